@@ -4,12 +4,14 @@ Each violation begins with the kind of the finding, and then the number of the i
 
     two-masters    I1  an epoch has one master, each master of a set a higher epoch than the one before, and no two of
                        them may serve at the same moment
+    double-owner   I2  no queue is dispatched by two owners: the history check finds it (`traces/check`)
     committed-cut  I3  what every replica in sync had is never cut, unless an operator accepted a loss
     missing-copy   I4  an acknowledged message is in the log of every replica that is in sync later
     logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
     tables-differ  I6  replicas that have the same flush have the same replicated tables
     seen-and-lost  I7  a message that a consumer got is in the log for good; only committed messages can be read
     went-back      I8  versions, epochs, tokens, ends of queues never go back, and no offset is given to two messages
+    deposed-answer I9  a master answers nothing after a later one has begun
     not-waited-for I10 a master waits for every other replica that the register has in sync
     bad-start      I11 each start finds a legal state, whenever the process was killed; an old directory is refused
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
@@ -80,6 +82,13 @@ class ReplicaCheck:
         """The replicas that may serve as masters of a set at this moment."""
         if len(replica_ids) > 1:
             self._find("two-masters", f"I1: the replicas {list(replica_ids)} of {name} may serve at the same moment")
+
+    def answered(self, name: str, replica_id: int, epoch: int, what: str) -> None:
+        """A master answers a request without an error, in its epoch."""
+        if epoch < self._epochs.get(name, 0):
+            newest = self._epochs[name]
+            text = f"replica {replica_id} of {name} answers {what} in epoch {epoch}, after epoch {newest} has begun"
+            self._find("deposed-answer", f"I9: {text}")
 
     def accepted_loss(self, name: str) -> None:
         """An operator elected a replica that may lack messages: I3, I4 and I7 do not hold for the set any more."""

@@ -18,6 +18,7 @@ from testbed.simulation.engine.programme import Programme
 from traces.check.check import HistoryCheck
 from traces.check.ledger import NOWHERE, Ending, Sent, dispatched, ended, send_failed, sent
 from traces.check.limits import HistoryLimits, OrderScope
+from traces.check.verdict import Anomaly, Rule
 from traces.figures.clocks.clocks import ClockReader
 
 _WITNESS = 12
@@ -77,6 +78,7 @@ class Checkers:
         self._recent: dict[MessageQueue, deque[Event]] = {}
         self._findings: list[Finding] = []
         self._now_ms = now_ms
+        self._has_copies = programme.cluster.copies > 1
         self._groups = [group.name for group in programme.group if group.mode == "pull"]
         self._skewed = any(step.do == "clock_skew" for step in programme.step)
         keeps = {group.name: OrderScope(group.order) for group in programme.group if group.order != "none"}
@@ -205,9 +207,13 @@ class Checkers:
                     self.find("lost-write", f"{group} was given none of {counted.lost:,} messages")
             of_pulls = list(check.finish(self._now_ms()).anomalies)
             of_pops += [text for check in self.pops.values() for text in check.missing()]
-        certain = [Finding(str(each.rule), each.text, each.witness) for each in of_pulls if not each.doubt]
+        certain = [Finding(str(each.rule), self._named(each), each.witness) for each in of_pulls if not each.doubt]
         reported = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
         return (*certain, *reported, *self._findings)[:MAX_SIM_FINDINGS]
+
+    def _named(self, found: Anomaly) -> str:
+        """The text of a finding; where brokers have copies, two owners of a queue are invariant I2 of their sets."""
+        return f"I2: {found.text}" if self._has_copies and found.rule is Rule.DOUBLE_OWNER else found.text
 
     def _by_wrong_clocks(self, trace: list[Event]) -> HistoryCheck:
         """The check of a trace with the times of its nodes, as tools do it: they do not know the true times."""

@@ -213,7 +213,10 @@ class _Run:
 
     async def run(self) -> None:
         programme, loop = self.programme, self.simulation.loop
-        with RequestFilters(loop) as filters:
+        filters = RequestFilters(loop)
+        if self.sets is not None:
+            filters.on_answer = self.sets.answered
+        with filters:
             async with self.cluster, background_tasks() as tasks:
                 for topic in programme.topic:
                     await self.cluster.create_topic(topic.name, queues=topic.queues)

@@ -1,4 +1,4 @@
-"""Requests of one code that are lost or late, while all else on their connections goes on.
+"""Requests of one code that are lost or late, while all else on their connections goes on; and a watch of answers.
 
 A network loses bytes and not requests, so this is done where a connection hands a command that has come to its owner:
 the sender sees a request that was never answered, as when the receiver hangs in that one handler.
@@ -7,6 +7,7 @@ the sender sees a request that was never answered, as when the receiver hangs in
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,7 +37,14 @@ class _Rule:
 
 
 class RequestFilters:
-    """The filters of one loop; a context manager, at the end of which connections are as they ship."""
+    """The filters of one loop; a context manager, at the end of which connections are as they ship.
+
+    Attributes:
+        on_answer: called with the host and the request of each answer without an error, when it leaves; set it before
+            the block begins.
+    """
+
+    on_answer: Callable[[str, Command], None] | None = None
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -57,26 +65,39 @@ class RequestFilters:
         return Fault(self._faults, f"requests {code} {source}>{target}", heal)
 
     def __enter__(self) -> RequestFilters:
+        self._update()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._rules.clear()
+        self.on_answer = None
         self._update()
 
     def _update(self) -> None:
-        """Stand in every connection while there are rules, and only then: each command goes through it."""
-        if self._rules and not self._filtered:
-            self._loop.follow_protocols(self._filter)
-        elif not self._rules:
-            self._loop.follow_protocols(None)
-            for connection in self._filtered:
-                connection.interpose({})
-            self._filtered.clear()
+        """Stand in every connection while there are rules or watched answers, and only in the methods of these."""
+        for connection in self._filtered:
+            connection.interpose({})
+        self._filtered.clear()
+        has_work = bool(self._rules) or self.on_answer is not None
+        self._loop.follow_protocols(self._filter if has_work else None)
 
     def _filter(self, protocol: asyncio.BaseProtocol) -> None:
-        if isinstance(protocol, Connection):
-            self._filtered.append(protocol)
-            protocol.interpose({"_handle": partial(self._handle, protocol)})
+        if not isinstance(protocol, Connection):
+            return
+        self._filtered.append(protocol)
+        methods: dict[str, Callable[..., Any]] = {}
+        if self._rules:
+            methods["_handle"] = partial(self._handle, protocol)
+        if self.on_answer is not None:
+            methods["respond"] = partial(self._respond, protocol)
+        protocol.interpose(methods)
+
+    def _respond(self, connection: Connection, request: Command, *answer: Any, **options: Any) -> None:
+        code = answer[2] if len(answer) > 2 else options.get("code", 0)
+        if not code and not connection.closed and self.on_answer is not None:
+            transport: Any = connection._transport
+            self.on_answer(transport.get_extra_info("sockname")[0], request)
+        type(connection).respond(connection, request, *answer, **options)
 
     def _handle(self, connection: Connection, command: Command) -> object:
         shipped = type(connection)._handle

@@ -117,9 +117,9 @@ LIVE_PROMISE = PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0, recove
 
 def live_parts(chance: Random) -> Parts:
     """As `replica_parts`, with sets that elect their masters: no operator comes to help."""
-    cluster, *others = replica_parts(chance)
+    cluster, topics, groups, load = replica_parts(chance)
     elect = chance.choice(("auto", "fast")) if cluster.elect == "operator" else cluster.elect
-    return replace(cluster, elect=elect), *others
+    return replace(cluster, elect=elect), topics, groups, load
 
 
 def replica_parts(chance: Random) -> Parts:

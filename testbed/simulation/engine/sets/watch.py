@@ -10,6 +10,10 @@ from model.events import Event, EventKind
 from model.limits import MAX_PULL_BYTES
 from model.message_queue import MessageQueue
 from model.replica_set import ReplicaSet
+from remoting.command import Command
+from remoting.request_code import RequestCode
+from remoting.wire.field import Effect
+from remoting.wire.schema import SCHEMA
 from testbed.simulation.checks.replicas import CopyOfLog, ReplicaCheck, ServingMaster
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
@@ -46,6 +50,16 @@ class SetWatch:
             self.check.cut(event.broker, int(event.node.rpartition("-")[2]), event.offset, event.version)
         elif event.kind == EventKind.QUEUE_DROPPED and self._cluster.simulation.loop.kernel.now_s > self._settled_s:
             self._dropped += 1
+
+    def answered(self, host: str, request: Command) -> None:
+        """A replica answers a request without an error; only a master may do that, unless any server may."""
+        replica = self._cluster.replicas.get(host)
+        if replica is None or not replica.can_be_killed or SCHEMA[request.code].effect in (None, Effect.LOCAL):
+            return
+        mastering = None if replica.process is None else replica.process.mastering
+        if mastering is not None:
+            name, replica_id = host.rpartition("-")[0], row_id(replica)
+            self.check.answered(name, replica_id, mastering.epoch, RequestCode(request.code).name)
 
     def _placed(self, queue: MessageQueue, offset: int, body: bytes, seen: bool) -> None:
         if queue.topic in self._topics:
