@@ -53,13 +53,13 @@ class SetWatch:
 
     def answered(self, host: str, request: Command) -> None:
         """A replica answers a request without an error; only a master may do that, unless any server may."""
-        replica = self._cluster.replicas.get(host)
-        if replica is None or not replica.can_be_killed or SCHEMA[request.code].effect in (None, Effect.LOCAL):
+        replica, code = self._cluster.replicas.get(host), RequestCode(request.code)
+        if replica is None or not replica.can_be_killed or SCHEMA[code].effect in (None, Effect.LOCAL):
             return
         mastering = None if replica.process is None else replica.process.mastering
         if mastering is not None:
             name, replica_id = host.rpartition("-")[0], row_id(replica)
-            self.check.answered(name, replica_id, mastering.epoch, RequestCode(request.code).name)
+            self.check.answered(name, replica_id, mastering.epoch, code.name)
 
     def _placed(self, queue: MessageQueue, offset: int, body: bytes, seen: bool) -> None:
         if queue.topic in self._topics:

@@ -159,3 +159,14 @@ def test_two_masters_that_may_serve_at_the_same_moment_are_found() -> None:
     assert check.violations == []
     check.may_serve(NAME, [1, 2])
     assert kinds(check) == ["two-masters: I1:"]
+
+
+def test_a_master_answers_nothing_after_a_later_one_has_begun() -> None:
+    check = ReplicaCheck()
+    check.elected(NAME, 1, 1)
+    check.elected(NAME, 2, 2)
+    check.answered(NAME, 2, 2, "SEND_MESSAGE")
+    check.answered("broker-b", 1, 1, "SEND_MESSAGE")
+    assert check.violations == []
+    check.answered(NAME, 1, 1, "SEND_MESSAGE")
+    assert kinds(check) == ["deposed-answer: I9:"]

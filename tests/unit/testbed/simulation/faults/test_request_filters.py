@@ -51,3 +51,29 @@ def test_requests_of_one_code_are_lost_or_late_until_the_fault_is_healed(tmp_pat
                 assert all(vars(each).keys().isdisjoint(INTERPOSED) for each in open_ones)
 
     run_simulation(main)
+
+
+def test_answers_without_an_error_are_watched_beside_rules(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with SimulatedCluster(simulation, tmp_path, brokers=1) as cluster, RemotingClient() as client:
+            filters, seen = RequestFilters(simulation.loop), list[tuple[str, int]]()
+            filters.on_answer = lambda host, request: seen.append((host, request.code))
+
+            async def ask(code: RequestCode) -> None:
+                with simulation.on_host("asker"):
+                    await client.request(cluster.brokers["broker-a"].address, code, {}, timeout_s=2.0)
+
+            with filters:
+                await ask(CODE)
+                with filters.add(CODE, target="broker-a"):
+                    with pytest.raises(RlabError):
+                        await ask(CODE)
+                    await ask(RequestCode.GET_GROUP_LIST)
+                await ask(CODE)
+            await ask(CODE)
+            answered = [code for host, code in seen if host == "broker-a"]
+            assert [code for code in answered if code in (CODE, RequestCode.GET_GROUP_LIST)] == [
+                *(CODE, RequestCode.GET_GROUP_LIST, CODE)
+            ]
+
+    run_simulation(main)
