@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from model.quirks import SET_QUIRKS, Quirk
+from model.quirks import Quirk
 from tests.simulation.planted import ROOT, Mutant, Planter
+from tests.simulation.quirk_programmes import WRITTEN
 from tests.simulation.replica_mutants import REPLICA_MUTANTS
 
 MAX_SEEDS = 200
@@ -197,9 +198,9 @@ QUIRKS = {
     Quirk.GROUP_WIDE_SUBSCRIPTION: ("orphan", "flap", "thundering"),
     Quirk.ACK_BEFORE_REPLICATED: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
     Quirk.ACK_WITHOUT_IDENTITY: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
-    Quirk.ELECT_OUT_OF_SYNC: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
-    Quirk.SLAVE_OFFSETS_GO_BACK: ("tables-differ", "went-back"),
-    Quirk.SLAVE_SYNC_DELETES_TOPICS: ("seen-and-lost", "lost-write", "went-back", "tables-differ"),
+    Quirk.ELECT_OUT_OF_SYNC: ("missing-copy", "committed-cut", "seen-and-lost", "lost-write", "went-back"),
+    Quirk.SLAVE_OFFSETS_GO_BACK: ("tables-differ", "went-back", "nonmonotonic-commit", "duplicate"),
+    Quirk.SLAVE_SYNC_DELETES_TOPICS: ("seen-and-lost", "lost-write", "went-back", "tables-differ", "missing-copy"),
 }
 
 
@@ -218,7 +219,7 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
     others: dict[str, None] = {}
     for seed in range(seeds):
         case = (
-            Case(seed=seed, quirks=(name,), kind="replicas" if name in SET_QUIRKS else "")
+            Case(seed=seed, quirks=(name,), text=WRITTEN.get(Quirk(name), ""))
             if mutant is None
             else Case(seed=seed, kind=mutant.kind, wrong_clocks=mutant.wrong_clocks)
         )

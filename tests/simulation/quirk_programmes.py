@@ -1,0 +1,105 @@
+"""A programme for each quirk of replica sets: without the quirk it keeps every promise, with it a message is lost."""
+
+from __future__ import annotations
+
+from model.quirks import Quirk
+
+PROGRAMME = """
+lasts_s = 30.0
+[cluster]
+brokers = 1
+copies = {copies}
+elect = "{elect}"
+[promise]
+converge_s = 40.0
+settle_s = 90.0
+stale_s = 120.0
+[load]
+messages = 300
+pause_s = 0.05
+[[topic]]
+name = "orders"
+queues = 2
+[[group]]
+name = "billing"
+members = 2
+{steps}
+"""
+SLOW_WAY = """
+[[step]]
+at_s = 4.0
+do = "delay"
+who = "broker-a-1"
+to = "broker-a-{last}"
+for_s = 3.0
+by_s = 0.3
+"""
+LOST_MASTER = """
+[[step]]
+at_s = 6.5
+do = "crash"
+who = "broker-a-1"
+[[step]]
+at_s = 8.0
+do = "elect"
+who = "broker-a-{last}"
+[[step]]
+at_s = 20.0
+do = "start"
+who = "broker-a-1"
+"""
+MEMBERS_RETURN = """
+[[step]]
+at_s = 5.0
+do = "stop"
+who = "billing-1"
+[[step]]
+at_s = 5.5
+do = "restart"
+who = "billing-2"
+for_s = 6.0
+"""
+LOST_EARLY = """
+[[step]]
+at_s = 2.0
+do = "crash"
+who = "broker-a-1"
+[[step]]
+at_s = 3.5
+do = "elect"
+who = "broker-a-2"
+[[step]]
+at_s = 20.0
+do = "start"
+who = "broker-a-1"
+"""
+LEFT_OUT = """
+[[step]]
+at_s = 2.0
+do = "partition"
+who = "broker-a-1"
+to = "broker-a-2"
+for_s = 8.0
+[[step]]
+at_s = 7.0
+do = "crash"
+who = "broker-a-1"
+[[step]]
+at_s = 20.0
+do = "start"
+who = "broker-a-1"
+"""
+
+
+def _run(steps: str, *, copies: int = 2, elect: str = "operator") -> str:
+    return PROGRAMME.format(copies=copies, elect=elect, steps=steps.format(last=copies))
+
+
+WRITTEN = {
+    Quirk.ACK_BEFORE_REPLICATED: _run(SLOW_WAY + LOST_MASTER),
+    Quirk.ACK_WITHOUT_IDENTITY: _run(SLOW_WAY + LOST_MASTER, copies=3),
+    Quirk.ELECT_OUT_OF_SYNC: _run(LEFT_OUT, elect="auto"),
+    Quirk.SLAVE_OFFSETS_GO_BACK: _run(MEMBERS_RETURN + LOST_MASTER),
+    Quirk.SLAVE_SYNC_DELETES_TOPICS: _run(LOST_EARLY),
+}
+"""The last replica is slow but in sync, the master is lost, and that replica is elected; or it is not in sync."""
