@@ -213,10 +213,7 @@ class _Run:
 
     async def run(self) -> None:
         programme, loop = self.programme, self.simulation.loop
-        filters = RequestFilters(loop)
-        if self.sets is not None:
-            filters.on_answer = self.sets.answered
-        with filters:
+        with RequestFilters(loop, None if self.sets is None else self.sets.answered) as filters:
             async with self.cluster, background_tasks() as tasks:
                 for topic in programme.topic:
                     await self.cluster.create_topic(topic.name, queues=topic.queues)

@@ -39,15 +39,11 @@ class _Rule:
 class RequestFilters:
     """The filters of one loop; a context manager, at the end of which connections are as they ship.
 
-    Attributes:
-        on_answer: called with the host and the request of each answer without an error, when it leaves; set it before
-            the block begins.
+    `on_answer` is called with the host and the request of each answer without an error, when it leaves.
     """
 
-    on_answer: Callable[[str, Command], None] | None = None
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: VirtualLoop, on_answer: Callable[[str, Command], None] | None = None) -> None:
+        self._loop, self._on_answer = loop, on_answer
         self._rules: dict[_Rule, None] = {}
         self._faults: dict[Fault, None] = {}
         self._filtered: list[Connection] = []
@@ -70,7 +66,7 @@ class RequestFilters:
 
     def __exit__(self, *_error: object) -> None:
         self._rules.clear()
-        self.on_answer = None
+        self._on_answer = None
         self._update()
 
     def _update(self) -> None:
@@ -78,7 +74,7 @@ class RequestFilters:
         for connection in self._filtered:
             connection.interpose({})
         self._filtered.clear()
-        has_work = bool(self._rules) or self.on_answer is not None
+        has_work = bool(self._rules) or self._on_answer is not None
         self._loop.follow_protocols(self._filter if has_work else None)
 
     def _filter(self, protocol: asyncio.BaseProtocol) -> None:
@@ -88,15 +84,15 @@ class RequestFilters:
         methods: dict[str, Callable[..., Any]] = {}
         if self._rules:
             methods["_handle"] = partial(self._handle, protocol)
-        if self.on_answer is not None:
+        if self._on_answer is not None:
             methods["respond"] = partial(self._respond, protocol)
         protocol.interpose(methods)
 
     def _respond(self, connection: Connection, request: Command, *answer: Any, **options: Any) -> None:
         code = answer[2] if len(answer) > 2 else options.get("code", 0)
-        if not code and not connection.closed and self.on_answer is not None:
+        if not code and not connection.closed and self._on_answer is not None:
             transport: Any = connection._transport
-            self.on_answer(transport.get_extra_info("sockname")[0], request)
+            self._on_answer(transport.get_extra_info("sockname")[0], request)
         type(connection).respond(connection, request, *answer, **options)
 
     def _handle(self, connection: Connection, command: Command) -> object:

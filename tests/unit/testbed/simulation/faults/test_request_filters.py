@@ -56,8 +56,8 @@ def test_requests_of_one_code_are_lost_or_late_until_the_fault_is_healed(tmp_pat
 def test_answers_without_an_error_are_watched_beside_rules(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         async with SimulatedCluster(simulation, tmp_path, brokers=1) as cluster, RemotingClient() as client:
-            filters, seen = RequestFilters(simulation.loop), list[tuple[str, int]]()
-            filters.on_answer = lambda host, request: seen.append((host, request.code))
+            seen: list[tuple[str, int]] = []
+            filters = RequestFilters(simulation.loop, lambda host, request: seen.append((host, request.code)))
 
             async def ask(code: RequestCode) -> None:
                 with simulation.on_host("asker"):
