@@ -16,11 +16,11 @@ from typer.main import get_command
 
 from cli.group import command as group
 from cli.messages import consume, message, produce, producer, topic
-from cli.options import OTHERS, unknown_variables, variables_of
 from cli.security import certs, key
 from cli.servers import cluster, daemons, elections
 from cli.testbed import bench, crash, demo, examples, fault, fuzz, labs, sim, swarm
 from cli.trace import check, report, strategies, whatif
+from cli.variables import listed, name_by_options, read_old_names, unknown_variables
 from process.output import print_note
 from process.runtime import report_bug
 from process.start import open_closed_descriptors
@@ -44,10 +44,19 @@ _COMPLETION = {
 class Sections(TyperGroup):
     """The command `rlab`, whose help lists its commands in `SECTIONS`."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        name_by_options(self)
+
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters; completion is installed once, so a line for each of its options is enough."""
+        """The parameters; completion is installed once, so a line for each of its options is enough.
+
+        None has a variable: RLAB_VERSION of a build script would print the version instead of running the command.
+        """
         params = super().get_params(ctx)
         for parameter in params:
+            if isinstance(parameter, TyperOption):
+                parameter.allow_from_autoenv = False
             if isinstance(parameter, TyperOption) and (text := _COMPLETION.get(parameter.name or "")):
                 parameter.help, parameter.show_envvar = text, False
         return params
@@ -83,8 +92,10 @@ def _print_version(wanted: bool) -> None:
 
 def _print_variables(wanted: bool) -> None:
     if wanted:
-        for name in sorted({*variables_of(get_command(app)), *OTHERS}):
-            typer.echo(name)
+        found = listed(get_command(app))
+        width = max(len(each.name) for each in found) + 2
+        for each in found:
+            typer.echo(f"{each.name:{width}}{each.sets or each.meaning}")
         raise typer.Exit
 
 
@@ -97,7 +108,11 @@ def root(
     show_variables: Annotated[
         bool,
         typer.Option(
-            "--help-env", is_eager=True, callback=_print_variables, help="List all variables.", show_envvar=False
+            "--help-env",
+            is_eager=True,
+            callback=_print_variables,
+            help="List all variables, and what each sets.",
+            show_envvar=False,
         ),
     ] = False,
 ) -> None:
@@ -139,7 +154,7 @@ def main() -> None:
     # The command is called instead of the app, because the app would set its own excepthook.
     sys.excepthook = report_bug
     command = get_command(app)
-    for text in unknown_variables(os.environ, command):
+    for text in [*read_old_names(os.environ), *unknown_variables(os.environ, command)]:
         print_note(f"note: {text}")
     command(prog_name="rlab")
 

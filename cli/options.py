@@ -1,9 +1,8 @@
 """Options that several commands share, and the sources of option values.
 
 A flag wins over the environment, the environment over the file of `--config`, the file over the default. Every option
-can be set by `RLAB_<COMMAND>_<OPTION>` (for instance RLAB_BROKER_LISTEN, RLAB_TOPIC_CREATE_QUEUES); `--namesrv` and
-`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command; values before the first
-table apply to every command that has the option:
+can be set by `RLAB_<COMMAND>_<OPTION>` (`variables.py`); `--namesrv` and `--config` by RLAB_NAMESRV and RLAB_CONFIG for
+all commands. The file has a table per command; values before the first table apply to each command that has the option:
 
     namesrv = "10.0.0.1:9876,10.0.0.2:9876"
     [broker]
@@ -11,9 +10,6 @@ table apply to every command that has the option:
     data = "/var/lib/rlab/broker-a"
     [topic.create]
     queues = 16
-
-The parser looks only for variables that it knows, so a misspelt one would be ignored in silence. It is named, and is
-not an error: others make variables of this prefix too, for instance Kubernetes for a service called rlab.
 """
 
 from __future__ import annotations
@@ -21,9 +17,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,15 +30,6 @@ from process.runtime import FAILED
 
 DEFAULT_NAME_SERVER = LOCAL
 SEE_DAMAGE = "the broker's log names the files, and so does rlab broker verify"
-PREFIX = "RLAB_"
-OTHERS = (
-    *("RLAB_DEBUG", "RLAB_KEY", "RLAB_KEY_FILE", "RLAB_HTTP_KEY", "RLAB_HTTP_KEY_FILE"),
-    *("RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"),
-    *("RLAB_ETCD_USER", "RLAB_ETCD_PASSWORD", "RLAB_ETCD_PASSWORD_FILE"),
-    *("RLAB_ETCD_CA", "RLAB_ETCD_CERT", "RLAB_ETCD_KEY"),
-)
-"""Variables that are not options of a command."""
-_OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
 _SIZES = {
     "": 1,
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
@@ -227,33 +212,3 @@ Config = Annotated[
     ),
 ]
 Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log at level INFO, not only warnings.")]
-
-
-# --- environment variables -------------------------------------------------------------------------------------------
-
-
-def variables_of(command: Any, prefix: str = PREFIX.rstrip("_")) -> Iterator[str]:
-    """Yield the variables of all options of a command of typer and of the commands below it."""
-    for parameter in command.params:
-        given = parameter.envvar
-        if given is None:
-            yield f"{prefix}_{(parameter.name or '').upper()}"
-        else:
-            yield from [given] if isinstance(given, str) else given
-    for name, child in getattr(command, "commands", {}).items():
-        yield from variables_of(child, f"{prefix}_{name.upper().replace('-', '_')}")
-
-
-def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
-    """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
-    own = [name for name in names if name.startswith(PREFIX) and name not in OTHERS]
-    if not own:
-        return []
-    known = {*variables_of(command), *OTHERS}
-    described = []
-    for name in sorted(set(own) - known):
-        if name.startswith(_OF_KUBERNETES):
-            continue
-        near = get_close_matches(name, sorted(known), 1, 0.8)
-        described.append(f"{name} is not a variable of rlab" + (f": is {near[0]} meant?" if near else ""))
-    return described

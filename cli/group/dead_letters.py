@@ -10,6 +10,7 @@ import typer
 from cli.ask import ask_cluster
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
+from model.counted import counted
 from model.errors import QueryNotFound
 from process.output import (
     local_time,
@@ -146,7 +147,7 @@ def resend(
         nonlocal passed_over
         async with background_tasks() as tasks:
             letters = admin.dead_letters(group)
-            tasks.start_soon(report_progress, lambda: f"{sent} messages re-sent")
+            tasks.start_soon(report_progress, lambda: f"{counted(sent, 'message')} re-sent")
             if everything:
                 n = await letters.resend_all(ResendTo(to), note)
                 passed_over = letters.passed_over

@@ -26,6 +26,7 @@ from cli.options import (
     switch,
 )
 from model.assignment import BROKER_STRATEGY, AssignedBy
+from model.counted import counted
 from model.errors import ConfigError, QueryNotFound, UsageError
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
@@ -251,7 +252,9 @@ class Consuming:
         if self._write_error is not None:
             raise self._write_error
         if self._count is not None and self._received < self._count:
-            raise QueryNotFound(f"received {self._received} of {self._count} messages in {self._timeout_s:g} s")
+            raise QueryNotFound(
+                f"received {self._received} of {counted(self._count, 'message')} in {self._timeout_s:g} s"
+            )
 
     async def _on_messages(self, messages: Sequence[MessageExt]) -> None:
         if not self._done.is_set():

@@ -40,7 +40,7 @@ def doctor(
             (
                 f"{counted(len(seen.name_servers), 'name server')}, {counted(len(seen.brokers), 'broker')}, "
                 f"{counted(len(seen.groups), 'group')} and {counted(len(seen.events), 'event')} of the last "
-                f"{minutes:g} minutes"
+                f"{'minute' if minutes == 1 else f'{minutes:g} minutes'}"
             ),
             seen.missing.limit,
         )

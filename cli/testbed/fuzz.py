@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
+from model.counted import counted
 from model.errors import ConfigError, RlabError
 from process.output import print_note, print_outcome
 from process.runtime import run
@@ -87,7 +88,8 @@ def fuzz(
 def _show(report: FuzzReport, *, as_json: bool) -> None:
     """Print a report. Raises: FuzzFailed."""
     line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
-    text = f"{report.commands} commands over {report.connections} connections, {len(report.found)} found"
+    over = f"{counted(report.commands, 'command')} over {counted(report.connections, 'connection')}"
+    text = f"{over}, {len(report.found)} found"
     for name, levels in report.levels.items():
         text += f", {name} {' '.join(f'{level:g}' for level in levels)}"
     details = {"codes": report.codes, "levels": report.levels, "found": report.found}

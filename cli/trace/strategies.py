@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json, StrategiesHelp
+from model.counted import counted
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import exit_with_error
 
@@ -95,8 +96,8 @@ def _run(comparison: Comparison, master: str, out: Path | None, as_json: bool) -
             ]
             for each in figures
         ],
-        title=f"{len(comparison.queue_set):,} queues, {comparison.consumers:,} consumers, {comparison.scenarios} "
-        f"histories of {comparison.events} joins and leaves",
+        title=f"{counted(len(comparison.queue_set), 'queue')}, {counted(comparison.consumers, 'consumer')}, "
+        f"{comparison.scenarios} histories of {comparison.events} joins and leaves",
     )
     print_line("moved: queues moved by a join or leave; spread and Jain's index: the worst moment of all histories")
     if any(each.times_least is None for each in figures):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 import typer
 
 from cli.options import Config, Json, StrategiesHelp
+from model.counted import counted
 from model.errors import ConfigError
 from model.missing_trace import SilentBrokers
 from process.output import print_json, print_line, print_note, print_table
@@ -330,14 +331,16 @@ def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
 def _print_proof(recorded: Recorded, baseline: Baseline) -> None:
     missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
     if missing:
-        print_line(f"the trace has no events of {len(missing)} members, for instance {missing[0]}")
+        print_line(f"the trace has no events of {counted(len(missing), 'member')}, for instance {missing[0]}")
     if baseline.wrong_queues:
         print_line(
-            f"the replay is not exact: {baseline.wrong_queues} queues had other owners in the trace; check that the "
-            "trace is complete, and --recorded-timeout and --recorded-strategy"
+            f"the replay is not exact: {counted(baseline.wrong_queues, 'queue')} had other owners in the trace; check "
+            "that the trace is complete, and --recorded-timeout and --recorded-strategy"
         )
     else:
-        print_line(f"the replay is exact: each of {baseline.moves:,} leases goes to the same member as in the trace")
+        print_line(
+            f"the replay is exact: {counted(baseline.moves, 'lease', 'goes', 'go')} to the same member as in the trace"
+        )
 
 
 def _cells(what: str, tried: Tried, possible: int = 0) -> list[str]:

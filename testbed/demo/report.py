@@ -60,7 +60,7 @@ def milliseconds(value: float) -> str:
 def verdict(result: DemoResult) -> Table:
     """The result of a demo in a few lines."""
     received = "every one received" if not result.lost else f"{result.lost:,} of them never received"
-    lines = [f"{result.sent:,} messages acknowledged, {received}, {result.duplicates:,} received twice."]
+    lines = [f"{counted(result.sent, 'message')} acknowledged, {received}, {result.duplicates:,} received twice."]
     failed = [step.step for step in result.rebalances if step.converged_ms is None]
     if failed:
         lines.append(f"The group did not converge after: {', '.join(failed)}.")
@@ -75,7 +75,7 @@ def verdict(result: DemoResult) -> Table:
             )
     lines.append(
         f"Queues with two owners: {milliseconds(result.double_owner_ms)}; "
-        f"without one: {milliseconds(result.orphan_ms)}, summed over {result.queues} queues."
+        f"without one: {milliseconds(result.orphan_ms)}, summed over {counted(result.queues, 'queue')}."
     )
     lines += result.broken or ["The history keeps every rule of rlab check."]
     table = Table.grid(padding=(0, 2))

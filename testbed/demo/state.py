@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from client.allocate import AllocateMessageQueueStrategy
+from model.counted import counted
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -137,15 +138,15 @@ class DemoState:
         name, of_group = short(event.client), event.group == self._group
         match event.kind:
             case EventKind.MEMBER_JOIN if of_group:
-                return f"{event.broker}: {name} joined the group, {event.n} members"
+                return f"{event.broker}: {name} joined the group, {counted(event.n, 'member')}"
             case EventKind.MEMBER_LEAVE if of_group:
-                return f"{event.broker}: {name} left the group ({event.detail}), {event.n} members"
+                return f"{event.broker}: {name} left the group ({event.detail}), {counted(event.n, 'member')}"
             case EventKind.REBALANCE_END if of_group and event.n:
                 trigger, _, balanced = event.detail.partition(" ")
                 waits = ", waits for more" if balanced == "unbalanced" else ""
-                return f"{name}: {trigger} moved {event.n} queue{'s' if event.n > 1 else ''}{waits}"
+                return f"{name}: {trigger} moved {counted(event.n, 'queue')}{waits}"
             case EventKind.ROUTE_CHANGED if event.topic == self._topic and not event.client:
-                return f"{event.broker}: topic {event.topic} has {event.n} queues here"
+                return f"{event.broker}: topic {event.topic} has {counted(event.n, 'queue')} here"
             case EventKind.BROKER_UP if event.broker:
                 return f"{event.broker}: listens on {event.detail}"
             case EventKind.BROKER_DOWN if event.broker:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from broker.store.disk.options import MIB, StoreOptions
+from model.counted import counted
 from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotAuthenticated, RequestTimeout
 from model.limits import LOOKUP_TIMEOUT_S
 from model.response_code import ResponseCode
@@ -182,7 +183,7 @@ class _Run:
         except OSError as error:
             text: Any = error.strerror or error
             raise ConnectFailed(
-                f"cannot connect to {address} ({text}) after {self.report.commands} commands"
+                f"cannot connect to {address} ({text}) after {counted(self.report.commands, 'command')}"
             ) from error
         self.report.connections += 1
         if plan.key is not None and not plan.rocketmq:
@@ -276,7 +277,7 @@ class _Attacker(asyncio.Protocol):
             return True
         first = next((frame.text for frame in self._waiting.values()), "anything more")
         if scope.cancelled_caught:
-            self._found(f"{len(self._waiting)} requests are not answered, the first: {first}")
+            self._found(f"{counted(len(self._waiting), 'request', 'is', 'are')} not answered, the first: {first}")
             self.transport.abort()
         else:
             self._found(f"the connection was closed ({self._refusal}) instead of an answer to: {first}")

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 
+from model.counted import counted
 from model.event_log import encode_events
 from model.events import Event
 from process.output import print_json, print_line, print_note
@@ -69,13 +70,13 @@ def _report_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | Non
             found.update(outcome.kinds)
             print_note(failed_line(outcome, repeat_command(case, file)))
         if done % REPORT_EVERY == 0 and done < len(cases):
-            print_note(f"{done} of {len(cases)} seeds, {len(failed)} failed")
+            print_note(f"{done} of {counted(len(cases), 'seed')}, {len(failed)} failed")
     seeds, kinds, steps = [case.seed for case, _ in failed], dict(sorted(found.items())), dict(sorted(acts.items()))
     if as_json:
         figures = {"seeds": len(cases), "failed": seeds, "found": kinds, "messages": messages}
         print_json({"ok": not failed, **figures, "steps": steps, "digest": digest.hexdigest()})
     else:
-        print_line(f"{'FAILED' if failed else 'PASSED'}  {len(cases)} seeds, {len(failed)} failed")
+        print_line(f"{'FAILED' if failed else 'PASSED'}  {counted(len(cases), 'seed')}, {len(failed)} failed")
         if failed:
             print_line(f"  found      {counts(kinds)} (runs)")
         print_line(f"  messages   {messages:,} sent")

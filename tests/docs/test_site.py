@@ -74,6 +74,17 @@ def test_every_command_is_in_the_reference_with_each_of_its_options() -> None:
     assert "- `rlab group reset`: " in page
 
 
+def test_every_variable_is_in_the_reference_with_the_option_that_it_sets() -> None:
+    page = MADE["reference/variables.md"]
+    for row in (
+        "| `RLAB_BROKER_LISTEN` | `rlab broker --listen` | ",
+        "| `RLAB_NAMESRV` | `--namesrv of all commands` | ",
+        "| `RLAB_KEY_FILE` |  | ",
+    ):
+        assert row in page
+    assert "{" not in page
+
+
 def test_every_name_that_applications_import_is_in_the_reference() -> None:
     page = MADE["reference/python.md"]
     assert [name for name in client.__all__ if f"::: client.{name}\n" not in page] == []

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 import client
 from cli.main import app
+from cli.variables import listed
 from client.allocate.registry import strategy_names
 from model.errors import RlabError
 
@@ -38,6 +39,7 @@ def made_pages() -> dict[str, str]:
     """The Markdown of each page by its path on the site."""
     return {
         "reference/commands.md": commands_page(),
+        "reference/variables.md": variables_page(),
         "reference/python.md": python_page(),
         "reference/errors.md": errors_page(),
     }
@@ -99,6 +101,20 @@ def _row(name: str, parameter: Any) -> str:
         default = ""
     meaning = " ".join((parameter.help or "").split()).replace("{strategies}", ", ".join(strategy_names()))
     return f"| {name} | {default} | {meaning} |".replace("<", "&lt;")
+
+
+def variables_page() -> str:
+    """Every environment variable, from the options that it sets."""
+    lines = [
+        *("# Environment variables", ""),
+        "Every option of a command can be set by a variable with the names of both; a flag on the command line wins. "
+        "`rlab --help-env` prints the same list.",
+        *("", "| variable | sets | meaning |", "|---|---|---|"),
+    ]
+    for each in listed(get_command(app)):
+        meaning = each.meaning.replace("{strategies}", ", ".join(strategy_names())).replace("|", "\\|")
+        lines.append(f"| `{each.name}` | {f'`{each.sets}`' if each.sets else ''} | {meaning} |".replace("<", "&lt;"))
+    return "\n".join([*lines, ""])
 
 
 def python_page() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from model.counted import counted
 from model.events import Event
 from model.message_queue import MessageQueue
 from traces.check.verdict import MEANING, Anomaly, Answer, Rule, RuleVerdict, Verdict
@@ -43,7 +44,7 @@ def rule_text(verdict: RuleVerdict) -> str:
 
 def summary(verdict: Verdict) -> str:
     """Return the whole verdict in a sentence or two."""
-    size = f"{verdict.events:,} events of {verdict.nodes:,} nodes in {verdict.span_ms / 1000:,.1f} s"
+    size = f"{counted(verdict.events, 'event')} of {counted(verdict.nodes, 'node')} in {verdict.span_ms / 1000:,.1f} s"
     if not verdict.events:
         return "There is nothing to judge: the history is empty." + (f" {verdict.missing}." if verdict.missing else "")
     if verdict.answer is Answer.YES:

@@ -11,6 +11,7 @@ import msgpack
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from model.counted import counted
 from model.errors import ConfigError, InvalidParameter
 from model.message import Message
 from model.names import is_group_topic, is_system_topic
@@ -76,8 +77,8 @@ def salvage(
         ],
     )
     if len(found) > MAX_ROWS:
-        print_line(f"and {len(found) - MAX_ROWS} queues more: --json lists all")
-    print_line(f"{sum(each.messages for each in found):,} messages in {data / 'salvage'}")
+        print_line(f"and {counted(len(found) - MAX_ROWS, 'queue')} more: --json lists all")
+    print_line(f"{counted(sum(each.messages for each in found), 'message')} in {data / 'salvage'}")
 
 
 def salvaged_in(data: Path) -> list[Salvaged]:
@@ -151,7 +152,9 @@ def _send(data: Path, number: int, namesrv: str, *, delete: bool, as_json: bool)
 
         shutil.rmtree(salvage_folder(data, number))
     print_outcome(
-        {"cut": number, "sent": sent, "left_out": left}, f"{sent:,} messages were sent again", as_json=as_json
+        {"cut": number, "sent": sent, "left_out": left},
+        f"{counted(sent, 'message', 'was', 'were')} sent again",
+        as_json=as_json,
     )
     if left:
         print_note(f"note: {left:,} records were left out: they are not messages of users' topics")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
+from model.counted import counted
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import FAILED, exit_with_error
 
@@ -52,7 +53,7 @@ def _progress() -> Callable[[int], None]:
         nonlocal noted
         if messages - noted >= NOTE_MESSAGES:
             noted = messages
-            print_note(f"{messages:,} messages are whole so far")
+            print_note(f"{counted(messages, 'message', 'is', 'are')} whole so far")
 
     return note
 
@@ -69,8 +70,14 @@ def _print(found: Verification, data: Path) -> None:
             ],
         )
     if len(found.missing) > MAX_ROWS:
-        print_line(f"and {len(found.missing) - MAX_ROWS} ranges more: --json lists all")
-    lost = f"{found.damaged:,} messages are damaged or missing" if found.damaged else "none is damaged or missing"
-    print_line(f"{found.messages:,} messages in {found.segments:,} segments are whole; {lost}")
+        print_line(f"and {counted(len(found.missing) - MAX_ROWS, 'range')} more: --json lists all")
+    lost = (
+        f"{counted(found.damaged, 'message', 'is', 'are')} damaged or missing"
+        if found.damaged
+        else "none is damaged or missing"
+    )
+    print_line(
+        f"{counted(found.messages, 'message')} in {counted(found.segments, 'segment', 'is', 'are')} whole; {lost}"
+    )
     if found.missing:
         print_line("a file that you have elsewhere may be put back while the broker is stopped")

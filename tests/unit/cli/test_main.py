@@ -88,9 +88,3 @@ def test_the_help_lists_each_command_once_by_purpose_on_one_screen() -> None:
     assert sorted(listed) == sorted(get_command(app).commands)  # type: ignore[attr-defined] # it is a group
     places = [shown.index(f"\n{title}:\n") for title in SECTIONS]
     assert places == sorted(places)
-
-
-def test_all_variables_are_listed_on_demand() -> None:
-    lines = CliRunner().invoke(app, ["--help-env"]).stdout.splitlines()
-    assert {"RLAB_NAMESRV", "RLAB_BROKER_LISTEN", "RLAB_KEY_FILE"} <= set(lines)
-    assert lines == sorted(set(lines))

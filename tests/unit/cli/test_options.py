@@ -5,10 +5,9 @@ from typing import Annotated
 
 import pytest
 import typer
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from cli.main import app, main
+from cli.main import main
 from cli.options import (
     DEFAULT_NAME_SERVER,
     Config,
@@ -17,8 +16,6 @@ from cli.options import (
     Verbose,
     age_ms,
     new_directory,
-    unknown_variables,
-    variables_of,
 )
 
 
@@ -153,33 +150,6 @@ def test_a_new_directory_must_not_exist(tmp_path: Path) -> None:
 
 
 # --- environment variables -------------------------------------------------------------------------------------------
-
-COMMAND = get_command(app)
-
-
-def test_the_variables_are_those_that_the_commands_read() -> None:
-    known = set(variables_of(COMMAND))
-    assert {"RLAB_NAMESRV", "RLAB_CONFIG", "RLAB_BROKER_LISTEN", "RLAB_TOPIC_CREATE_QUEUES"} <= known
-    assert "RLAB_BROKER_NAMESRV" not in known, "it has a name of its own"
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("RLAB_BROKR_LISTEN", ["RLAB_BROKR_LISTEN is not a variable of rlab: is RLAB_BROKER_LISTEN meant?"]),
-        ("RLAB_NAMESERVER", ["RLAB_NAMESERVER is not a variable of rlab: is RLAB_NAMESRV meant?"]),
-        ("RLAB_XYZ", ["RLAB_XYZ is not a variable of rlab"]),
-        ("RLAB_NAMESRV", []),
-        ("RLAB_BROKER_LISTEN", []),
-        ("RLAB_DEBUG", []),
-        ("RLAB_SERVICE_HOST", []),
-        ("RLAB_PORT_9876_TCP", []),
-        ("MY_RLAB_BROKR_LISTEN", []),
-        ("PATH", []),
-    ],
-)
-def test_a_misspelt_variable_is_named_and_no_other(name: str, said: list[str]) -> None:
-    assert unknown_variables([name], COMMAND) == said
 
 
 def test_a_command_says_it_before_it_does_its_work(

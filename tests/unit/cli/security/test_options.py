@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.options import OTHERS
 from cli.security.options import access_of, http_key_for, tls_of
+from cli.variables import OTHERS
 from model.errors import ConfigError
 from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
 from remoting.security.tls import TlsFiles

@@ -153,5 +153,5 @@ def test_missing_events_cast_doubt_on_what_rests_on_them() -> None:
     verdict = checkers(events)
     assert verdict.answer is Answer.UNKNOWN
     assert verdict.of(Rule.DOUBLE_OWNER).doubtful == 1
-    assert "events of b are missing" in verdict.anomalies[0].doubt
+    assert "1 event of b is missing" in verdict.anomalies[0].doubt
     assert checkers(events, replace(LIMITS, complete=True)).answer is Answer.NO, "its owner knows that none is missing"

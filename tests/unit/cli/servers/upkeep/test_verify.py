@@ -97,7 +97,7 @@ def test_a_long_list_is_cut_for_people(tmp_path: Path, monkeypatch: pytest.Monke
         segment.unlink()
     code, text = verified(data)
     assert code == 1
-    assert "and 1 ranges more: --json lists all" in text
+    assert "and 1 range more: --json lists all" in text
 
 
 def test_other_directories_and_running_brokers_are_refused_in_one_line(tmp_path: Path) -> None:
