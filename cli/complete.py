@@ -1,4 +1,4 @@
-"""Completion of names in a shell: topics and groups of the running cluster, and strategies.
+"""Completion of names in a shell: topics, groups and members of the running cluster, and strategies.
 
 Each function gets the beginning of a word. What cannot be found out within a second completes to nothing, because a
 shell waits for it, and an error would be written into the line that is typed.
@@ -37,11 +37,37 @@ def groups(incomplete: str) -> list[str]:
     return beginning(incomplete, _asked(names))
 
 
+def members(incomplete: str) -> list[str]:
+    """The client ids of the members of all groups."""
+
+    async def names(admin: Admin) -> list[str]:
+        found: dict[str, None] = {}
+        for each in await admin.groups():
+            if each.members:
+                found |= dict.fromkeys(member.client_id for member in (await admin.group(each.group)).members)
+        return list(found)
+
+    return beginning(incomplete, _asked(names))
+
+
+def fault_words(incomplete: str) -> list[str]:
+    """The words of `rlab fault` that name a member or a group: `client=c2`, `group=billing`."""
+    for column, names in (("client=", members), ("group=", groups)):
+        if incomplete.startswith(column):
+            return [column + name for name in names(incomplete.removeprefix(column))]
+    return beginning(incomplete, ["client=", "group="])
+
+
 def strategies(incomplete: str) -> list[str]:
-    """The names of the allocation strategies."""
+    """The names of the allocation strategies of a member."""
+    return [*own_strategies(incomplete), *beginning(incomplete, ["BROKER"])]
+
+
+def own_strategies(incomplete: str) -> list[str]:
+    """The names of the allocation strategies that members compute themselves."""
     from client.allocate.registry import strategy_names
 
-    return beginning(incomplete, [*strategy_names(), "BROKER"])
+    return beginning(incomplete, strategy_names())
 
 
 def beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -111,7 +111,7 @@ def root(
             "--help-env",
             is_eager=True,
             callback=_print_variables,
-            help="List all variables, and what each sets.",
+            help="List all variables with their options.",
             show_envvar=False,
         ),
     ] = False,

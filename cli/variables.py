@@ -1,4 +1,4 @@
-"""The environment variables of `rlab`: their names, what each sets, and those that are none of ours.
+"""The environment variables of `rlab`: their names, their options, and names that are not ours.
 
 The option `--replica-of` of `rlab broker` is RLAB_BROKER_REPLICA_OF: the command and the option in capitals, whatever
 the parameter is called in the code. A few options have one name for all commands, for instance RLAB_NAMESRV.
@@ -31,7 +31,7 @@ OTHERS = {
     "RLAB_TLS_CERT": "certificate of a client, with RLAB_TLS_KEY",
     "RLAB_TLS_KEY": "private key of RLAB_TLS_CERT",
 }
-"""Variables that are not options of a command, and what they set."""
+"""Variables that are not options of a command, and their meanings."""
 OLD_NAMES = {
     "RLAB_BENCH_AS_JSON": "RLAB_BENCH_JSON",
     "RLAB_BROKER_LOG": "RLAB_BROKER_LOG_FORMAT",
@@ -52,7 +52,7 @@ _OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A variable, what it sets (`rlab broker --listen`), and its meaning."""
+    """A variable, its command and option (`rlab broker --listen`), and its meaning."""
 
     name: str
     sets: str

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from model.message_queue import MessageQueue
 from model.own_name import package_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 def document(value: Any) -> Any:
-    """Convert a record for JSON: dataclasses and named tuples become objects, enums their values."""
+    """Convert a record for JSON: dataclasses and named tuples become objects, enums their values.
+
+    A queue is its name in all documents, `orders@broker-a:3`, as tables, logs and options have it.
+    """
+    if isinstance(value, MessageQueue):
+        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: document(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_cluster
+from cli.complete import topics
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
@@ -34,7 +35,8 @@ def register(app: typer.Typer) -> None:
 def mode(
     group: GroupName,
     topic: Annotated[
-        str | None, typer.Argument(help="Topic name; without it, the modes are shown.", show_default=False)
+        str | None,
+        typer.Argument(help="Topic name; without it, the modes are shown.", show_default=False, autocompletion=topics),
     ] = None,
     to: Annotated[Mode | None, typer.Argument(metavar="[pull|pop]", help="The new mode.", show_default=False)] = None,
     share: Annotated[

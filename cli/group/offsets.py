@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.ask import ask_cluster
+from cli.complete import groups
 from cli.group.reset import print_resets
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
 from model.errors import ConfigError
@@ -50,7 +51,10 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(show_default=False, help="What `rlab group export` has printed.")],
     group: Annotated[
-        str | None, typer.Option(metavar="GROUP", show_default=False, help="Another group than the one of the file.")
+        str | None,
+        typer.Option(
+            metavar="GROUP", show_default=False, help="Another group than the one of the file.", autocompletion=groups
+        ),
     ] = None,
     dry_run: Annotated[bool, switch("--dry-run", help_text="Show the new offsets and change nothing.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_cluster
+from cli.complete import groups, topics
 from cli.group.reset import queue_of
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
@@ -36,10 +37,11 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    topic: Annotated[str | None, typer.Argument(help="Topic name.", show_default=False)] = None,
+    topic: Annotated[str | None, typer.Argument(help="Topic name.", show_default=False, autocompletion=topics)] = None,
     queue: Annotated[str | None, typer.Argument(metavar="BROKER:ID", help="Queue.", show_default=False)] = None,
     group: Annotated[
-        str | None, typer.Option(help="Group; not needed if one group has the queue.", show_default=False)
+        str | None,
+        typer.Option(help="Group; not needed if one group has the queue.", show_default=False, autocompletion=groups),
     ] = None,
     message: Annotated[
         str | None,

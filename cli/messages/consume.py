@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from cli.complete import strategies
+from cli.complete import groups, strategies, topics
 from cli.options import (
     DEFAULT_DIALECT,
     DEFAULT_NAME_SERVER,
@@ -100,9 +100,12 @@ _OffsetsDir = Annotated[
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.")],
+    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.", autocompletion=topics)],
     group: Annotated[
-        str, typer.Option(show_default=False, help="Consumer group; its queues are assigned to its members.")
+        str,
+        typer.Option(
+            show_default=False, help="Consumer group; its queues are assigned to its members.", autocompletion=groups
+        ),
     ],
     start: _Start = "latest",
     count: _Count = None,
@@ -286,8 +289,7 @@ def document_of(message: MessageExt) -> dict[str, object]:
     return {
         **body,
         "topic": message.topic,
-        "broker": message.queue.broker_name,
-        "queue_id": message.queue.queue_id,
+        "queue": str(message.queue),
         "offset": message.offset,
         "keys": list(message.keys),
         "tags": message.tags,

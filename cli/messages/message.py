@@ -163,7 +163,6 @@ def found_document(found: FoundMessages) -> dict[str, object]:
         "messages": [
             {
                 **document_of(each.message),
-                "stored_in": each.message.queue.topic,
                 "times_delivered": each.message.times_delivered,
                 "due_ms": each.due_ms,
                 "undecodable": each.undecodable or None,

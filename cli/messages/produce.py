@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from cli.complete import topics
 from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
 from model.counted import counted
 from model.errors import ConfigError, RlabError, SystemError_, TopicNotExist, UsageError
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to send to.")],
+    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to send to.", autocompletion=topics)],
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", show_default=False, help="One message per line; - or none: standard input."),

@@ -23,6 +23,7 @@ from cli.options import (
 from model.counted import counted
 from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
+from model.message_queue import MessageQueue
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
 from process.output import print_json, print_line, print_note, print_outcome, print_table
@@ -140,8 +141,11 @@ def show(
                 )
             )
     if json:
-        names = ("broker", "queue_id", "use", "min_offset", "max_offset", "messages", "damaged")
-        queues = [dict(zip(names, row, strict=True)) for row in rows]
+        names = ("use", "min_offset", "max_offset", "messages", "damaged")
+        queues = [
+            {"queue": MessageQueue(route.topic, broker, queue_id), **dict(zip(names, figures, strict=True))}
+            for broker, queue_id, *figures in rows
+        ]
         print_json({**route_document(route), "queues": queues, "away": [str(each) for each in away]})
         return
     heads = ["broker", ">queue", "use", ">min offset", ">max offset", ">messages", ">damaged"]

@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 import typer
 
+from cli.complete import fault_words
 from cli.options import Config
 from model.errors import ConnectFailed, InvalidParameter
 from process.output import print_json
@@ -27,7 +28,10 @@ def register(app: typer.Typer) -> None:
 
 def fault(
     verb: Annotated[str, typer.Argument(help="drop, cut, ...; kill, pause, ...; list, heal, group, wait, report.")],
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="Names, and COLUMN=VALUE.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Names, and COLUMN=VALUE.", autocompletion=fault_words),
+    ] = None,
     control: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the control plane is.")] = "",
     token: Annotated[str, typer.Option(help="Its token.")] = "",
     config: Config = None,

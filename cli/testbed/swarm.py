@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from cli.complete import strategies
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose
 from model.counted import counted
 from model.errors import RlabError
@@ -39,7 +40,9 @@ _Order = Annotated[
         metavar="none|queue|key", help="Processing order of consumers; with key, each producer uses a hundred keys."
     ),
 ]
-_Strategy = Annotated[str, typer.Option(metavar="NAME", help="Allocation strategy: {strategies}.")]
+_Strategy = Annotated[
+    str, typer.Option(metavar="NAME", help="Allocation strategy: {strategies}.", autocompletion=strategies)
+]
 _Mode = Annotated[
     str,
     typer.Option(

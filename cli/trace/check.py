@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.complete import groups
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import ConfigError
 from process.output import document, print_json, print_line, print_note, print_table
@@ -33,7 +34,9 @@ Traces = Annotated[
 
 def check(
     trace: Traces = None,
-    group: Annotated[str | None, typer.Option(help="Judge only this group.", show_default=False)] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Judge only this group.", show_default=False, autocompletion=groups)
+    ] = None,
     double_owner: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="How long a queue may have two owners.")
     ] = 0.1,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_cluster
+from cli.complete import groups
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.counted import counted
 from model.errors import ConfigError
@@ -44,7 +45,7 @@ def report(
     ] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the page and the tables.")] = Path("report"),
-    group: Annotated[str | None, typer.Option(help="Report only this consumer group.")] = None,
+    group: Annotated[str | None, typer.Option(help="Report only this consumer group.", autocompletion=groups)] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(metavar="TRACE", help="Compare with the trace of another run; may be repeated for its files."),

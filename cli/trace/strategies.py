@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.complete import own_strategies
 from cli.options import Config, Json, StrategiesHelp
 from model.counted import counted
 from process.output import print_json, print_line, print_note, print_table
@@ -30,7 +31,9 @@ def strategies(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Only this one of {strategies}; may be repeated. By default all that are built in."
+            metavar="NAME",
+            help="Only this one of {strategies}; may be repeated. By default all that are built in.",
+            autocompletion=own_strategies,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first history.")] = 1,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
+from cli.complete import groups, own_strategies
 from cli.options import Config, Json, StrategiesHelp
 from model.counted import counted
 from model.errors import ConfigError
@@ -68,19 +69,24 @@ _Master = Annotated[
         help="Where Spark runs: local[*], or spark://host:7077. By default up to 1,000,000 events need no Spark.",
     ),
 ]
+_Strategies = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Try this one of {strategies}; may be repeated. By default all that are built in.",
+        autocompletion=own_strategies,
+    ),
+]
 
 
 def whatif(
     trace: Annotated[
         list[Path], typer.Argument(metavar="TRACE...", help="JSON Lines files or Parquet folders with events.")
     ],
-    group: Annotated[str | None, typer.Option(help="Consumer group; needed if the trace has more than one.")] = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Try this one of {strategies}; may be repeated. By default all that are built in."
-        ),
+    group: Annotated[
+        str | None, typer.Option(help="Consumer group; needed if the trace has more than one.", autocompletion=groups)
     ] = None,
+    strategy: _Strategies = None,
     interval: Annotated[
         list[float] | None, typer.Option(metavar="SECONDS", help="Try this rebalance interval. By default 5, 20, 60.")
     ] = None,

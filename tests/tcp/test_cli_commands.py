@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli import complete
 from cli.main import app
+from client import PushConsumer
 from tests.tcp.rlab_process import Daemon, rlab
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
@@ -53,7 +58,7 @@ def test_a_topic_is_created_listed_shown_scaled_and_deleted(terminal: Terminal) 
     assert "life broker-a 2 2" in terminal.text("topic list").splitlines()
     assert "sent 5, failed 0," in terminal.text("produce life --count 5")
     shown = terminal.document("topic show life")
-    assert [(q["queue_id"], q["use"]) for q in shown["queues"]] == [(0, "rw"), (1, "rw")]
+    assert [(q["queue"], q["use"]) for q in shown["queues"]] == [("life@broker-a:0", "rw"), ("life@broker-a:1", "rw")]
     assert sum(q["messages"] for q in shown["queues"]) == 5
     assert terminal.text("topic show life").endswith("5 messages in 2 queues")
     assert terminal.document("topic scale life --queues 4")["write_queues"] == 4
@@ -174,6 +179,59 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
     said = terminal.type(f"group why --message {message['message_id']}").stderr
     assert said == "error: no group has ever had letters@broker-a:0 in this trace\n"
     assert "'nowhere' does not exist" in terminal.error("message find nowhere --key k")
+
+
+def test_members_and_groups_are_completed_also_as_words_of_a_fault(
+    terminal: Terminal, cluster: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLAB_NAMESRV", cluster.address)
+    terminal.text("topic create completed --queues 1")
+
+    async def nothing(messages: Any) -> None:
+        """A listener."""
+
+    async def main() -> None:
+        async with PushConsumer(cluster.address, group="completers", instance_name="c7") as consumer:
+            await consumer.subscribe("completed", nothing)
+            with anyio.fail_after(20):
+                while not await anyio.to_thread.run_sync(complete.members, consumer.client_id):
+                    pass
+            words = await anyio.to_thread.run_sync(complete.fault_words, f"client={consumer.client_id[:-1]}")
+            assert words == [f"client={consumer.client_id}"]
+            assert await anyio.to_thread.run_sync(complete.fault_words, "group=completer") == ["group=completers"]
+
+    anyio.run(main)
+
+
+def fields_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every field of a JSON document, at any depth, without those of events, which are a format of their own."""
+    if isinstance(value, dict):
+        value = {field: part for field, part in value.items() if field != "event"}
+        yield from value.items()
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from fields_of(part)
+
+
+def test_a_queue_is_one_name_in_the_json_of_every_command(terminal: Terminal, cluster: Daemon, tmp_path: Path) -> None:
+    terminal.text("topic create named --queues 2")
+    terminal.text("produce named --count 6 --key k")
+    read = f"consume named --group namers --from earliest --count 6 --json --namesrv {cluster.address}"
+    received = [json.loads(line) for line in rlab(*read.split(), "--timeout", "30", cwd=tmp_path).stdout.splitlines()]
+    terminal.text("topic create %DLQ%namers --queues 1")
+    terminal.text("produce %DLQ%namers --count 1")
+    lines = {
+        *("topic show named", "group show namers", "group history namers", "group why named broker-a:0"),
+        *("group dlq list namers", "group dlq show namers", "message find named --key k"),
+        *(f"message show {received[0]['message_id']}", "group reset namers named --to earliest --dry-run"),
+    }
+    with_queues: set[str] = set()
+    for what, document in {"consume": received, **{line: terminal.document(line) for line in lines}}.items():
+        for field, value in fields_of(document):
+            assert field not in ("queue_id", "broker_name"), (what, field)
+            if field == "queue":
+                assert re.fullmatch(r"\S+@broker-a:\d+", value), (what, value)
+                with_queues.add(what)
+    assert with_queues >= {"consume", *lines} - {"group history namers"}
 
 
 @pytest.mark.parametrize(

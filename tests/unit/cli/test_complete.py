@@ -4,12 +4,16 @@ import pytest
 
 from cli import complete
 from cli.testbed.labs import complete_lesson
+from tools.site.made import every_command
 
 
 def test_lessons_and_strategies_are_completed_from_their_beginning() -> None:
     assert complete_lesson("05") == ["05-two-owners"]
     assert complete.strategies("AVG") == ["AVG", "AVG_BY_CIRCLE"]
     assert "BROKER" in complete.strategies("")
+    assert "BROKER" not in complete.own_strategies("")
+    assert complete.fault_words("") == ["client=", "group="]
+    assert complete.fault_words("n") == []
 
 
 @pytest.mark.tcp
@@ -19,4 +23,16 @@ def test_without_a_cluster_nothing_is_completed_and_nothing_is_printed(
     monkeypatch.setenv("RLAB_NAMESRV", "127.0.0.1:1")
     assert complete.topics("o") == []
     assert complete.groups("") == []
+    assert complete.members("") == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_each_argument_for_a_topic_a_group_or_a_strategy_is_completed() -> None:
+    new = {"rlab cluster", "rlab swarm"}  # these make a topic or a group
+    others = {"rlab produce --group", "rlab producer show"}  # these name producers
+    for name, command in every_command():
+        for parameter in command.params:
+            named = name if parameter.param_type_name == "argument" else f"{name} {parameter.opts[0]}"
+            wanted = parameter.name == "strategy" or (parameter.name in ("topic", "group") and name not in new)
+            if wanted and named not in others:
+                assert parameter._custom_shell_complete is not None, named

@@ -43,7 +43,7 @@ def test_records_named_tuples_and_enums_become_plain_json() -> None:
     assert document({"record": [RECORD]}) == {
         "record": [
             {
-                "queue": {"topic": "t", "broker_name": "a", "queue_id": 3},
+                "queue": "t@a:3",
                 "model": "CLUSTERING",
                 "perm": 6,
                 "parts": [1, 2],

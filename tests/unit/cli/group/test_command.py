@@ -235,7 +235,7 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
     )
     assert isinstance(document["queues"], list)
     assert document["queues"][1] == {
-        "queue": {"topic": "t", "broker_name": "broker-a", "queue_id": 1},
+        "queue": "t@broker-a:1",
         "min_offset": 0,
         "max_offset": 10,
         "committed": 7,

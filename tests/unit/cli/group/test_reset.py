@@ -91,4 +91,7 @@ def test_the_document_has_every_queue(capsys: pytest.CaptureFixture[str]) -> Non
     print_resets(RESETS, dry_run=True, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert document["dry_run"] is True
-    assert [(q["queue"]["queue_id"], q["before"], q["after"]) for q in document["queues"]] == [(0, 7, 2), (1, None, 9)]
+    assert [(q["queue"], q["before"], q["after"]) for q in document["queues"]] == [
+        ("t@broker-a:0", 7, 2),
+        ("t@broker-a:1", None, 9),
+    ]

@@ -136,7 +136,7 @@ def test_only_wanted_tags_come_and_each_line_is_a_document(
     in_cluster(scenario, tmp_path)
     lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [(line["body"], line["tags"], line["offset"]) for line in lines] == [("a", "a", 0), ("c", "c", 2)]
-    assert (lines[0]["topic"], lines[0]["broker"], lines[0]["queue_id"]) == ("t", "broker-a", 0)
+    assert (lines[0]["topic"], lines[0]["queue"]) == ("t", "t@broker-a:0")
 
 
 def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
@@ -257,8 +257,7 @@ def test_a_body_that_is_not_text_is_reported_in_base64() -> None:
     assert document_of(message("grün".encode())) == {
         "body": "grün",
         "topic": "t",
-        "broker": "a",
-        "queue_id": 1,
+        "queue": "t@a:1",
         "offset": 2,
         "keys": ["k"],
         "tags": "tag",

@@ -114,8 +114,7 @@ def test_the_document_reports_where_each_is_and_what_is_missing() -> None:
             {
                 "body": "hello",
                 "topic": "t",
-                "broker": "broker-a",
-                "queue_id": 1,
+                "queue": "%DLQ%g@broker-a:1",
                 "offset": 3,
                 "keys": ["k1", "k2"],
                 "tags": "red",
@@ -123,7 +122,6 @@ def test_the_document_reports_where_each_is_and_what_is_missing() -> None:
                 "born_ms": 5,
                 "stored_ms": 1_700_000_000_000,
                 "message_id": "id",
-                "stored_in": "%DLQ%g",
                 "times_delivered": 2,
                 "due_ms": 7,
                 "undecodable": None,
