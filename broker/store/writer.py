@@ -10,16 +10,10 @@ entry. What all messages of a batch share, the clock reading and the system call
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from broker.store.damage import DamageLog
-from broker.store.disk.errors import (
-    StoreFull,
-    StoreLockLost,
-    StoreReadFailed,
-    StoreReadOnly,
-    StoreSyncFailed,
-)
+from broker.store.disk.errors import StoreFull, StoreLockLost, StoreReadFailed, StoreReadOnly, StoreSyncFailed
 from broker.store.disk.options import MIB, StoreOptions
 from broker.store.disk.reserve import Reserve, write_error
 from broker.store.ends import EndsFile
@@ -27,12 +21,7 @@ from broker.store.queue_state import HiddenFlushes, QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.epochs import encode_epochs
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
-from broker.store.segments.scan import (
-    MAX_RECORD_BYTES,
-    encode_queue_table,
-    encode_topic_dropped,
-    encode_topic_named,
-)
+from broker.store.segments.scan import MAX_RECORD_BYTES, encode_queue_table, encode_topic_dropped, encode_topic_named
 from broker.store.segments.segment import Segment
 from broker.store.syncing import Durability
 from model.record import CONTROL_FLAG, encode_record
@@ -111,14 +100,7 @@ class StoreWriter:
         self._next_at = self._log.active.size
 
     def append(
-        self,
-        topic_id: int,
-        queue_id: int,
-        payload: bytes,
-        tag_hash: int,
-        *,
-        flags: int = 0,
-        times_delivered: int = 0,
+        self, topic_id: int, queue_id: int, payload: bytes, tag_hash: int, *, flags: int = 0, times_delivered: int = 0
     ) -> int:
         """Buffer one message, and return its offset. It is stored, and visible, once the next `flush` succeeds.
 
@@ -150,17 +132,38 @@ class StoreWriter:
         buffer.append(record)
         return offset
 
-    def append_batch(self, topic_id: int, queue_id: int, messages: Iterable[tuple[bytes, int]]) -> int:
+    def append_batch(self, topic_id: int, queue_id: int, messages: Sequence[tuple[bytes, int]]) -> int:
         """Buffer messages of one queue, each (payload, tag hash), and return the offset of the first one.
 
-        They get consecutive offsets.
+        They get consecutive offsets. The table of queues is asked and changed once for all of them: a call of `append`
+        for each would take an eighth more time, the write included.
 
         Raises:
-            ValueError: a payload is too long; those before it are buffered.
+            ValueError: a payload is too long; none of the messages is buffered.
         """
-        first_offset = self.next_offset(topic_id, queue_id)
-        for payload, tag_hash in messages:
-            self.append(topic_id, queue_id, payload, tag_hash)
+        if not messages:
+            return self.next_offset(topic_id, queue_id)
+        if not self._buffer:
+            self._begin_batch()
+        key = topic_id, queue_id
+        queue = self._queues.get(key) or self._add_queue(key)
+        first_offset, position, stored_ms = queue.next_offset, self._next_at, self._stored_ms
+        records: list[bytes] = []
+        entries: list[bytes] = []
+        for offset, (payload, tag_hash) in enumerate(messages, first_offset):
+            record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, 0, 0, payload)
+            entries.append(_pack_entry(position, len(record), tag_hash, stored_ms))
+            records.append(record)
+            position += len(record)
+        if (longest := max(map(len, records))) > queue.longest_bytes:
+            self._check(queue, longest, 0)
+        if first_offset == queue.flushed_offset:
+            self._batch_queues.append(queue)
+        queue.row.entries += b"".join(entries)
+        queue.tail += records
+        queue.next_offset += len(records)
+        self._buffer += records
+        self._next_at = position
         return first_offset
 
     def next_offset(self, topic_id: int, queue_id: int) -> int:
@@ -272,7 +275,7 @@ class StoreWriter:
         """Write down where queues end for their readers, and so for every producer with an acknowledged message."""
         known = self._queues
         rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
-        self._ends.append_ends(self._shown_position, rows)
+        self._ends.append_ends(self.shown_position, rows)
         if self._ends.is_stale:
             self._rewrite_ends()
 
@@ -287,23 +290,19 @@ class StoreWriter:
         for queue in self._batch_dropped:
             queue.drop_tail_before(queue.flushed_offset)
             self.damage.forget(queue.key)
-        self._ends.append_dropped(self._shown_position, [queue.key for queue in self._batch_dropped])
-
-    @property
-    def _shown_position(self) -> int:
-        return self._log.written_position if self._hidden_flushes is None else self._hidden_flushes.shown_position
+        self._ends.append_dropped(self.shown_position, [queue.key for queue in self._batch_dropped])
 
     @property
     def settled_position(self) -> int:
         """Log position before which everything is durable, and shown to readers."""
-        return min(self._log.synced_position, self._shown_position)
+        return min(self._log.synced_position, self.shown_position)
 
     def _rewrite_ends(self, *, durable: bool = False) -> None:
         queues = self._queues.values()
         self._ends.rewrite(
             self._min_position,
             {queue.key: queue.min_offset for queue in queues},
-            self._shown_position,
+            self.shown_position,
             {queue.key: queue.end_offset for queue in queues},
             durable=durable,
         )

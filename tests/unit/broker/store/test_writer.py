@@ -47,6 +47,17 @@ def test_a_batch_for_one_queue_gets_consecutive_offsets(tmp_path: Path) -> None:
         assert [(record.payload, record.tag_hash) for record in iter_records(body)] == [(b"a", 1), (b"b", 2), (b"c", 3)]
 
 
+def test_a_batch_with_a_message_that_is_too_long_is_not_buffered_at_all(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 1)
+        with pytest.raises(ValueError, match=re.escape(f"{MAX_RECORD_BYTES + 1} bytes")):
+            store.append_batch(1, 0, [(b"first", 0), (bytes(MAX_RECORD_BYTES - HEADER_BYTES + 1), 0)])
+        store.flush()
+        assert store.append_batch(1, 0, [(b"kept", 0)]) == 1
+        store.flush()
+        assert offsets(store) == [0, 1]
+
+
 @pytest.mark.parametrize("room", [0, 1, 47, 100])
 def test_a_full_disk_stores_nothing_of_the_batch_and_frees_its_offsets(tmp_path: Path, room: int) -> None:
     files = FaultyFiles()
