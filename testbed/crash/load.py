@@ -44,9 +44,11 @@ SLOW_S = 0.01
 ROUTE_POLL_S = (0.5, 2.0, 5.0)
 """Route poll intervals, used by the clients in turns. A client that polls often loses the queues of a broker that is
 down for a moment; a client that polls seldom does not notice."""
+CONSUME_BATCH = 8
+"""Most messages in one call of a listener."""
 _CONSUMER_OPTIONS = {
     "consume_from": ConsumeFrom.FIRST_OFFSET,
-    "consume_batch": 8,
+    "consume_batch": CONSUME_BATCH,
     "retry_delay_ms": RETRY_DELAY_MS,
     "consume_retry_s": 0.2,
 }
@@ -178,6 +180,11 @@ class LoadSize:
     consumers: int = 3
     rate: float = 400.0  # sends per second of all producers together, outside of surges
     churn_s: float = CHURN_S  # time between two changes of the group's members; 0 for none
+
+    @property
+    def under_way(self) -> int:
+        """The most messages under way: one of each lane, or a batch, and those that a listener gives back."""
+        return self.producers * (LANES - 1 + BATCH) + self.consumers * CONSUME_BATCH
 
 
 DEFAULT_SIZE = LoadSize()

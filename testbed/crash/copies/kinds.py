@@ -16,7 +16,7 @@ COPIES_KINDS = {
     **KINDS,
     MOVED: "a fault or a handover interrupted the owner of a queue",
     OWNERS: "a queue had two owners at one time",
-    TWICE: "by a handover any, by a fault more than sends were under way: only those may be stored again",
+    TWICE: "by a handover any, by a fault more than were under way: only those may be stored again",
     STALLED: f"no send was acknowledged for {STALLED_S:g} s",
     BLIND: "no moved queue was counted when a member joined, so the counts of moved queues mean nothing",
     NO_RESTART: "a replica did not start again, take over or come into sync, or a command of the operator failed",
@@ -27,8 +27,8 @@ COPIES_KINDS = {
 def findings_of(act: Act, effects: Effects, under_way: int) -> Iterator[tuple[str, str]]:
     """The findings of a step, each with its kind and a text.
 
-    `under_way` is the most messages whose sends are under way at a time. A fault may lose their answers; then they are
-    sent again, and each copy is consumed.
+    `under_way` is the most messages that are sent, or given back by a listener, at a time. A fault may lose answers.
+    Then they are sent again, and each copy is consumed.
     """
     if effects.moved:
         yield MOVED, f"{effects.moved} queues"

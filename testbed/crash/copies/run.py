@@ -26,7 +26,7 @@ from testbed.crash.copies.schedule import DEFAULT_STEPS, Act, Steps, steps_of
 from testbed.crash.copies.steps import SetSteps
 from testbed.crash.copies.watch import Effects, StepWatch
 from testbed.crash.group import committed_of, drain, progress_of_group
-from testbed.crash.ledger import BATCH, LANES, Ledger
+from testbed.crash.ledger import Ledger
 from testbed.crash.load import DEFAULT_SIZE, TOPIC, CrashLoad, LoadSize, run_load
 from testbed.crash.read_back import read_back
 from testbed.crash.schedule import Moment
@@ -155,7 +155,6 @@ class CopiesRun:
         options = self._options
         rng = Random(f"{options.load.seed} {SET}")
         taking = SetSteps(replicas, load, self._watch, rng)
-        under_way = options.load.producers * (LANES - 1 + BATCH)
         for step in steps_of(rng, options.steps):
             self.phase = step.act.value
             began_ms = wall_clock_ms()
@@ -165,7 +164,7 @@ class CopiesRun:
                 self.ledger.findings.add(NO_RESTART, f"step {len(self._steps) + 1}, {step.act}: {error}")
                 return
             self._steps.append(StepFigures(act=step.act, seconds=step.seconds, began_ms=began_ms, effects=effects))
-            for kind, text in findings_of(step.act, effects, under_way):
+            for kind, text in findings_of(step.act, effects, options.load.under_way):
                 self.ledger.findings.add(kind, f"step {len(self._steps)}, {step.act}: {text}")
 
     # --- the end -----------------------------------------------------------------------------------------------------

@@ -44,3 +44,7 @@ def test_listeners_fail_on_few_messages_and_at_most_twice() -> None:
     assert 0 < len(failing) < 50
     assert any(fails_on(sent, 1) for sent in failing)
     assert not any(fails_on(sent, 2) for sent in failing)
+
+
+def test_as_many_messages_are_under_way_as_lanes_and_listeners_have_in_their_hands() -> None:
+    assert LoadSize(producers=4, consumers=3).under_way == 4 * (17 + 8) + 3 * 8
