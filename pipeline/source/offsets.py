@@ -218,15 +218,15 @@ def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]
 def joined(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
     """Join neighbouring pieces into at most `most` non-empty tasks with about the same number of messages."""
     total = sum(piece.end - piece.start for piece in pieces)
-    tasks: dict[int, tuple[Range, ...]] = {}
+    tasks: dict[int, list[Range]] = {}
     before = 0
     for piece in pieces:
         size = piece.end - piece.start
         # By the middle of the piece, so that a long piece does not attract short pieces after it to its task.
         number = min(most - 1, (2 * before + size) * most // (2 * total))
-        tasks[number] = (*tasks.get(number, ()), piece)
+        tasks.setdefault(number, []).append(piece)
         before += size
-    return list(tasks.values())
+    return [tuple(task) for task in tasks.values()]
 
 
 def is_due(available: int, min_rows: int, waited_s: float, max_wait_s: float) -> bool:

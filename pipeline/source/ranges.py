@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,16 +19,16 @@ from pipeline.source.queue_reader import QueueReader
 from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
+CORES_VARIABLE = "RLAB_SPARK_CORES"
+"""Environment variable in which a session with a local master passes the number of its tasks at a time to planners."""
+UNKNOWN_CORES = 16
+"""Assumed number of cores of a session that does not pass it: rather too many tasks than idle executors."""
 SMALL_TASK_ROWS = 1_000
-"""Small ranges share a task of up to this many messages: a task costs Spark as much as ten thousand messages."""
+"""Ranges share a task of at least this many messages: a task costs Spark as much as ten thousand messages."""
 JOINED_ROWS = 50_000
 """Maximum number of messages of a task that ranges share; low, because a query may be slower than the read."""
 JOINED_BYTES = 64 * 1024 * 1024
 """Approximate maximum number of bytes of a task that ranges share."""
-FEWEST_TASKS = 16
-"""Ranges are joined into at least this number of tasks, unless each would be below `SMALL_TASK_ROWS`, because the
-planner does not know the number of cores.
-"""
 _SAMPLES = 8
 """Maximum number of ranges from which the mean size of a message is estimated."""
 NO_MASTERS: Mapping[str, str] = {}
@@ -51,29 +52,40 @@ def plan_tasks(
     options: SourceOptions,
     bytes_of: Callable[[list[Range]], float] = lambda some: 0.0,
     masters: Mapping[str, str] = NO_MASTERS,
+    cores: int = UNKNOWN_CORES,
 ) -> list[InputPartition]:
     """Distribute the ranges over tasks, according to the options; `masters` is for `QueueRanges`.
 
-    `bytes_of` returns the mean size of a message in some of the ranges; it is called if many ranges may share a task.
+    `bytes_of` returns the mean size of a message in some of the ranges; it is called if they may share a task. Of few
+    messages there are as many tasks as `cores` run at a time, because each further task only adds its cost.
     """
     pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
     tasks: list[tuple[Range, ...]] = [(piece,) for piece in pieces]
     # minPartitions requests many small tasks, so none are joined.
-    if not options.min_partitions:
-        tasks = join_small(pieces, _rows_of_task(pieces, options, bytes_of))
+    if pieces and not options.min_partitions:
+        tasks = _shared(pieces, options, bytes_of, cores)
     if options.max_partitions is not None and len(tasks) > options.max_partitions:
         tasks = joined(pieces, options.max_partitions)
     return [QueueRanges(task, masters) for task in tasks]
 
 
-def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float]) -> int:
-    """Return the maximum number of messages of a task that pieces share."""
+def session_cores() -> int:
+    """Return the number of tasks that the session runs at a time, if it passed the number to this process."""
+    text = os.environ.get(CORES_VARIABLE, "")
+    return max(1, int(text)) if text.isascii() and text.isdigit() else UNKNOWN_CORES
+
+
+def _shared(
+    pieces: list[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float], cores: int
+) -> list[tuple[Range, ...]]:
+    """Join pieces to tasks of a number of messages that suits the cores."""
     total = sum(piece.end - piece.start for piece in pieces)
-    rows = min(JOINED_ROWS, total // FEWEST_TASKS)
-    if rows > SMALL_TASK_ROWS and len(pieces) > FEWEST_TASKS:
+    rows = max(SMALL_TASK_ROWS, min(JOINED_ROWS, -(-total // cores)))
+    if rows > SMALL_TASK_ROWS and len(pieces) * rows > total:
         size = bytes_of(pieces[:: -(-len(pieces) // _SAMPLES)])
-        rows = min(rows, int(JOINED_BYTES / size)) if size else rows
-    return min(max(rows, SMALL_TASK_ROWS), options.max_rows_per_partition or JOINED_ROWS)
+        rows = max(SMALL_TASK_ROWS, min(rows, int(JOINED_BYTES / size))) if size else rows
+    most = options.max_rows_per_partition
+    return joined(pieces, -(-total // rows)) if most is None else join_small(pieces, min(most, rows))
 
 
 def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:

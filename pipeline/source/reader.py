@@ -22,7 +22,7 @@ from pipeline.source.options import SELECTIONS, SourceOptions, parse_options
 from pipeline.source.planner import Planner
 from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
-from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
+from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes, session_cores
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class BatchReader(DataSourceReader):
         options = self._options
         with open_client(options) as client:
             ranges = self._narrow(batch_ranges(Planner(client, options), options))
-            return plan_tasks(ranges, options, partial(sampled_bytes, client, options), client.last_masters)
+            size = partial(sampled_bytes, client, options)
+            return plan_tasks(ranges, options, size, client.last_masters, session_cores())
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the ranges of a task, on an executor."""

@@ -45,7 +45,7 @@ from pipeline.source.offsets import (
 from pipeline.source.options import SourceOptions
 from pipeline.source.planner import Planner
 from pipeline.source.queue_reader import MessagesLost
-from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
+from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes, session_cores
 from pipeline.wire import WireClient
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner()
         assert self._client is not None, "the planner has it"
         client, options = self._client, self._options
-        return plan_tasks(ranges, options, partial(sampled_bytes, client, options), client.last_masters)
+        size = partial(sampled_bytes, client, options)
+        return plan_tasks(ranges, options, size, client.last_masters, session_cores())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing; see the module header."""

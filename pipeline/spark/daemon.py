@@ -15,14 +15,15 @@ import os
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 import pyarrow.compute  # noqa: F401 - imported for the workers
-import pyspark.sql.pandas.types  # noqa: F401
-from pyspark.daemon import manager
+import pyspark.daemon
+import pyspark.sql.pandas.types
 
-import pipeline.data_source
 import pipeline.sink.writer  # noqa: F401
+from pipeline.data_source import end_quietly
 
 if __name__ == "__main__":
+    end_quietly(pyspark.daemon)
     # A worker collects garbage after each task; a search through all objects imported here took some 20 ms.
     gc.collect()
     gc.freeze()
-    manager()
+    pyspark.daemon.manager()

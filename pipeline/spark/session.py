@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,8 @@ _EXIT_TIMEOUT_S = 20.0
 _ARCHIVE_TIMEOUT_S = 300.0
 """Time limit for the end of a JVM that writes the archive of its classes."""
 _LOOPBACK = "127.0.0.1"
+_MAX_FOLDER_BYTES = 60
+"""A path of a socket has at most 103 bytes on macOS, 107 on Linux; Spark's names have 42, with the slash 43."""
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's default starts a process, `readlink`, for each of the eight files that a batch renames."""
@@ -180,6 +183,7 @@ def register_source(spark: SparkSession) -> None:
     from pyspark import SparkFiles  # noqa: PLC0415 - a command that reports a missing pyspark imports this module
 
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415
+    from pipeline.source.ranges import CORES_VARIABLE  # noqa: PLC0415
     from pipeline.spark.py_files import carried, is_in_py_files  # noqa: PLC0415
 
     if not hasattr(spark, "_jsparkSession"):
@@ -189,6 +193,8 @@ def register_source(spark: SparkSession) -> None:
     is_carried = is_in_py_files(IMPORT_FOLDER, listed.split(","), SparkFiles.getRootDirectory())
     spark.dataSource.register(carried(RlabDataSource) if is_carried else RlabDataSource)
     environment = source_environment(spark)
+    if (spark.sparkContext.master or "").startswith("local"):  # elsewhere executors come and go
+        environment.put(CORES_VARIABLE, str(spark.sparkContext.defaultParallelism))
     for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
         environment.put(name, "")
 
@@ -300,9 +306,23 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
         settings["spark.python.daemon.module"] = "pipeline.spark.daemon"
+        settings |= _sockets(work_dir, master)
         if archive:
             settings["spark.executor.extraJavaOptions"] = archive
     return settings
+
+
+def _sockets(work_dir: Path, master: str) -> dict[str, str]:
+    """Return the settings that connect Python workers by Unix domain sockets, which are a quarter faster than TCP.
+
+    Only for executors of this user, because other users cannot open a file in `work_dir`; and only if the paths are
+    short enough for the system.
+    """
+    folder = work_dir / "s"
+    if not hasattr(socket, "AF_UNIX") or not master.startswith("local") or len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
+        return {}
+    folder.mkdir(mode=0o700)
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _collector(java_options: str) -> str:

@@ -65,6 +65,18 @@ def test_columns_and_rows_are_two_ways_to_the_same_table(
     assert by_column.orderBy(order).collect() == by_row.orderBy(order).collect()
 
 
+def test_queues_share_as_many_tasks_as_the_session_runs_at_a_time(
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(8)
+    cluster.send_numbers(topic, range(4_000))
+    few = read(spark, cluster, topic)
+    assert few.rdd.getNumPartitions() == 2 == spark.sparkContext.defaultParallelism
+    assert numbers(few) == list(range(4_000))
+    assert len(few.take(1)) == 1, "the workers get no time to send all of their rows"
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+
+
 def test_a_schema_with_some_columns_reads_only_these(
     spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic
 ) -> None:

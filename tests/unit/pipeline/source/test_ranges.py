@@ -15,13 +15,16 @@ from pipeline.source.offsets import Range
 from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.queue_reader import MessagesLost
 from pipeline.source.ranges import (
+    CORES_VARIABLE,
     JOINED_BYTES,
     JOINED_ROWS,
     SMALL_TASK_ROWS,
+    UNKNOWN_CORES,
     QueueRanges,
     plan_tasks,
     read_ranges,
     sampled_bytes,
+    session_cores,
 )
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
 
@@ -54,7 +57,7 @@ def test_queues_with_few_messages_share_a_task_unless_as_many_tasks_are_asked_fo
         tasks = [task for task in plan_tasks(ranges, options(**more)) if isinstance(task, QueueRanges)]
         return [[one.end - one.start for one in task.ranges] for task in tasks]
 
-    assert rows() == [[10], [SMALL_TASK_ROWS], [1, 1]]
+    assert rows() == [[10], [SMALL_TASK_ROWS, 1, 1]]
     assert rows(minPartitions="1") == [[10], [SMALL_TASK_ROWS], [1], [1]]
     assert rows(maxRecordsPerPartition="800") == [[10, 500], [500, 1, 1]]
 
@@ -75,7 +78,28 @@ def test_many_queues_share_tasks_by_their_messages_and_by_their_bytes() -> None:
     assert sizes(plan_tasks(many, options(), large)) == [4_000] * 250
     assert 1 <= asked[0] <= 8, "a few of them are looked at"
     # Fewer messages: there are tasks for some cores all the same.
-    assert sizes(plan_tasks(many[:100], options())) == [6_000] * 16 + [4_000]
+    assert sorted(sizes(plan_tasks(many[:100], options()))) == [6_000] * 12 + [7_000] * 4
+
+
+def test_few_messages_are_read_by_as_many_tasks_as_run_at_a_time() -> None:
+    eight = [Range(QUEUE._replace(queue_id=n), 0, 3_125) for n in range(8)]
+    assert sizes(plan_tasks(eight, options(), cores=2)) == [12_500] * 2
+    assert sizes(plan_tasks(eight, options(), cores=1)) == [25_000]
+    assert sizes(plan_tasks(eight, options(), cores=64)) == [3_125] * 8, "a queue is read in order by one task"
+    assert sizes(plan_tasks(eight, options(minPartitions="8"), cores=2)) == [3_125] * 8
+    assert sizes(plan_tasks(eight, options(maxRecordsPerPartition="7000"), cores=2)) == [6_250] * 4
+    # Too few for two tasks.
+    assert sizes(plan_tasks([one._replace(end=100) for one in eight], options(), cores=2)) == [800]
+    # Many messages: small tasks, because a query may be slower than the read.
+    assert sizes(plan_tasks([one._replace(end=125_000) for one in eight], options(), cores=2)) == [125_000] * 8
+
+
+def test_a_session_passes_its_cores_to_the_planner_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CORES_VARIABLE, raising=False)
+    assert session_cores() == UNKNOWN_CORES
+    for text, cores in (("2", 2), ("0", 1), ("many", UNKNOWN_CORES), ("", UNKNOWN_CORES)):
+        monkeypatch.setenv(CORES_VARIABLE, text)
+        assert session_cores() == cores
 
 
 @given(st.lists(st.integers(0, 5_000), max_size=60), st.integers(1, 20))

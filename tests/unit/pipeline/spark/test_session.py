@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import sys
+import tempfile
+import uuid
+from pathlib import Path
 
 import pytest
 
-from pipeline.spark.session import _collector, _is_no_interrupt, _quiet_pyspark, is_local_master
+from pipeline.spark.session import _collector, _is_no_interrupt, _quiet_pyspark, _sockets, is_local_master
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,19 @@ from pipeline.spark.session import _collector, _is_no_interrupt, _quiet_pyspark,
 )
 def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, expected: bool) -> None:
     assert is_local_master(master) is expected
+
+
+def test_workers_of_this_user_are_connected_by_unix_domain_sockets_whose_paths_the_system_can_hold() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        settings = _sockets(Path(name), "local[2]")
+        folder = Path(settings["spark.python.unix.domain.socket.dir"])
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with socket.socket(socket.AF_UNIX) as longest:
+            longest.bind(str(folder / f".{uuid.uuid4()}.sock"))
+        deep = Path(name) / ("d" * 60)
+        deep.mkdir()
+        assert _sockets(deep, "local[2]") == {}
+        assert _sockets(Path(name), "spark://127.0.0.1:7077") == {}, "its workers may belong to another user"
 
 
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
