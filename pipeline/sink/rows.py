@@ -1,16 +1,17 @@
 """Encodes rows of a DataFrame as messages, and checks the columns of a sink. Pure.
 
-Arrow's kernels check a whole column at a time; only the packing of a message runs once for each row.
+Whole columns are checked and packed (`packing.py`). Two things are packed row by row: the properties of the rows that
+have some, and the keys of a batch in which a key is not one word of ASCII.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice, repeat
 from typing import Any
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -28,7 +29,17 @@ from pyspark.sql.types import (
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import MAX_DELAY_MS, tag_hash
+from pipeline.arrow_arrays import as_numpy, binaries, bits
 from pipeline.given_options import column_hint
+from pipeline.sink.packing import (
+    binary_heads,
+    constant,
+    hex_numbers,
+    joined,
+    lengths_of,
+    offsets_of,
+    text_heads,
+)
 
 _TYPES: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
@@ -49,8 +60,15 @@ _SET_BY_BROKERS = ("broker", "offset", "msg_id", "born_ts", "store_ts", "reconsu
 CHUNK_OVERHEAD_BYTES = 256
 """Bytes of a chunk beside the message: a topic of at most 127 characters, two numbers, lengths."""
 
+_ID_DIGITS = 8
+_MAX_PIECE_BYTES = 2**30
+"""Size of a batch that is encoded at once: a column of Arrow has at most 2 GiB."""
+
+_LAST_ASCII = 0x7F
+
 _pack = msgpack.Packer(autoreset=True).pack
-_NO_PROPERTIES: dict[str, str] = {}
+_SEVEN_FIELDS = b"\x97"
+_NO_KEYS, _ONE_KEY, _NO_TAG, _NO_PROPERTIES = b"\x90", b"\x91", b"\xa0", b"\x80"
 
 
 def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: bool) -> None:
@@ -91,28 +109,48 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows of one Arrow batch, as lists of the same length."""
+    """Rows of one topic, as columns of the same length."""
 
-    topics: Sequence[str]
-    keys: Sequence[str]  # "" for none
-    bodies: Sequence[bytes]
-    queue_ids: Sequence[int | None] | None  # None without the column
-    tag_hashes: Sequence[int]  # see `model.message.tag_hash`
-    payloads: Sequence[bytes]  # encoded messages
-    delays_ms: Sequence[int]  # 0 for none
+    payloads: pa.Array  # encoded messages
+    tag_hashes: Any  # 32-bit numbers of numpy; see `model.message.tag_hash`
+    keys: Sequence[bytes] | None  # b"" for none; None if no row has a key
+    bodies: pa.Array
+    queue_ids: Sequence[int | None] | None  # None if no row names a queue
+    delays_ms: Sequence[int] | None  # 0 for none; None if no row has a delay
+
+
+def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Divide a batch by the topics of its rows, in pieces that can be encoded; a `topic` replaces the column.
+
+    Raises:
+        MessageIllegal: a row has no topic.
+    """
+    if batch.num_rows > 1 and batch.nbytes > _MAX_PIECE_BYTES:
+        half = batch.num_rows // 2
+        yield from by_topic(batch.slice(0, half), topic)
+        yield from by_topic(batch.slice(half), topic)
+    elif topic is not None:
+        yield topic, batch
+    else:
+        column = batch.column("topic")
+        if column.null_count:
+            n = len(column)
+            raise MessageIllegal(
+                f"column topic is null in {column.null_count} rows of {n}: set option topic, or filter"
+            )
+        topics = column.unique()
+        for number, name in enumerate(topics.to_pylist()):
+            yield name, batch if len(topics) == 1 else batch.filter(pc.equal(column, topics[number]))
 
 
 class RowEncoder:
-    """Encodes the rows of one task.
+    """Encodes the rows of one task. `id_prefix`, the prefix of message ids, is unique to the task."""
 
-    A `topic`, from option topic, replaces the column. `id_prefix`, the prefix of message ids, is unique to the task.
-    """
+    def __init__(self, id_prefix: str) -> None:
+        self._id_start = _pack(id_prefix + "0" * _ID_DIGITS)[:-_ID_DIGITS]
+        self._next_id = 1
 
-    def __init__(self, topic: str | None, id_prefix: str) -> None:
-        self._topic = topic
-        self._ids = (f"{id_prefix}{number:08x}" for number in count(1))
-
-    def encode(self, batch: pa.RecordBatch, born_ms: int) -> SinkRows:
+    def encode(self, topic: str, batch: pa.RecordBatch, born_ms: int) -> SinkRows:
         """Encode the rows of a batch that has passed `check_sink_schema`; messages are created at `born_ms`.
 
         Raises:
@@ -126,93 +164,103 @@ class RowEncoder:
                     f"column {name} has a value in a row, but only brokers set it: name the columns to write, as in "
                     "INSERT INTO t (key, tag, body) SELECT key, tag, body FROM ..."
                 )
-        topics, bodies = self._topics(columns, n), _bodies(columns["body"])
-        keys, tags = _texts(columns.get("key"), n), _texts(columns.get("tag"), n)
-        payloads = [
-            _pack((topic, body, tag, key, properties, born_ms, message_id))
-            for topic, body, tag, key, properties, message_id in zip(
-                topics,
-                bodies,
-                _checked_tags(tags, columns.get("tag")),
-                _key_lists(keys) if "key" in columns else repeat(()),
-                _properties(columns.get("properties")),
-                self._ids_of(n),
-                strict=False,
-            )
-        ]
+        bodies = _bodies(columns["body"])
+        keys, tags = _filled(columns.get("key")), _filled(columns.get("tag"))
+        payloads = joined(
+            constant(_SEVEN_FIELDS + _pack(topic)),
+            binary_heads(lengths_of(bodies)),
+            bodies,
+            *_packed_tags(tags),
+            *_packed_keys(keys),
+            _packed_properties(columns.get("properties")),
+            constant(_pack(born_ms) + self._id_start),
+            hex_numbers(self._next_id, n, _ID_DIGITS),
+        )
+        self._next_id += n
         _check_payloads(payloads)
         return SinkRows(
-            topics=topics,
-            keys=keys,
+            payloads=payloads,
+            tag_hashes=np.zeros(n, np.int32) if tags is None else _tag_hashes(tags),
+            keys=None if keys is None else keys.to_pylist(),
             bodies=bodies,
             queue_ids=_queue_ids(columns.get("queue_id")),
-            tag_hashes=[tag_hash(tag) if tag else 0 for tag in tags] if "tag" in columns else [0] * n,
-            payloads=payloads,
             delays_ms=_delays(columns.get("delay"), columns.get("deliver_at"), n, born_ms),
         )
 
-    def _topics(self, columns: dict[str, Any], n: int) -> list[str]:
-        if self._topic is not None:
-            return [self._topic] * n
-        column = columns["topic"]
-        if column.null_count:
-            raise MessageIllegal(
-                f"column topic is null in {column.null_count} rows of {n}: set option topic, or filter"
-            )
-        topics: list[str] = column.to_pylist()
-        return topics
 
-    def _ids_of(self, n: int) -> Iterable[str]:
-        return islice(self._ids, n)
-
-
-def _bodies(column: Any) -> list[bytes]:
+def _bodies(column: Any) -> pa.Array:
     if column.null_count:
         raise MessageIllegal(f"column body is null in {column.null_count} rows of {len(column)}: filter or fill them")
-    if not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())
+    column = column.cast(pa.binary())
     if len(column):
-        bounds = pc.min_max(pc.binary_length(column)).as_py()
-        if bounds["min"] < 1 or bounds["max"] > MAX_BODY_BYTES:
-            wrong = bounds["min"] if bounds["min"] < 1 else bounds["max"]
+        lengths = lengths_of(column)
+        if lengths.min() < 1 or lengths.max() > MAX_BODY_BYTES:
+            wrong = lengths.min() if lengths.min() < 1 else lengths.max()
             raise MessageIllegal(f"column body has {wrong} bytes in a row; a message has 1 to {MAX_BODY_BYTES}")
-    bodies: list[bytes] = column.to_pylist()
-    return bodies
+    return column
 
 
-def _texts(column: Any, n: int) -> list[str]:
-    """Return a column of strings, with "" for null and for a missing column."""
-    if column is None:
-        return [""] * n
-    texts: list[str] = (column.fill_null("") if column.null_count else column).to_pylist()
-    return texts
+def _filled(column: Any) -> pa.Array | None:
+    """Return a column of strings as byte strings, with b"" for null; None if every row is null."""
+    if column is None or column.null_count == len(column):
+        return None
+    column = column.cast(pa.binary())
+    return column.fill_null(constant(b"")) if column.null_count else column
 
 
-def _checked_tags(tags: list[str], column: Any) -> list[str]:
-    if column is not None and pc.any(pc.match_substring(column, "||")).as_py():
+def _packed_tags(tags: pa.Array | None) -> list[pa.Array | pa.Scalar]:
+    if tags is None:
+        return [constant(_NO_TAG)]
+    if pc.any(pc.match_substring(tags, "||")).as_py():
         raise MessageIllegal("column tag has '||' in a row, which separates the tags in a subscription")
-    return tags
+    return [text_heads(lengths_of(tags)), tags]
 
 
-def _key_lists(texts: list[str]) -> list[list[str]]:
+def _tag_hashes(tags: pa.Array) -> Any:
+    encoded = tags.dictionary_encode()
+    hashes = [tag_hash(tag.decode()) if tag else 0 for tag in encoded.dictionary.to_pylist()]
+    return np.array(hashes, np.int32)[as_numpy(encoded.indices)]
+
+
+def _packed_keys(keys: pa.Array | None) -> list[pa.Array | pa.Scalar]:
+    if keys is None:
+        return [constant(_NO_KEYS)]
+    # Python also splits at some characters beyond ASCII.
+    offsets, used = offsets_of(keys), np.frombuffer(keys.buffers()[2], np.uint8)
+    used = used[offsets[0] : offsets[-1]]
+    if ((used <= ord(" ")) | (used > _LAST_ASCII)).any():
+        return [_packed_key_lists(keys.to_pylist())]
+    lengths = lengths_of(keys)
+    has_key = pa.Array.from_buffers(pa.bool_(), len(keys), [None, bits(lengths > 0)])
+    heads = joined(constant(_ONE_KEY), text_heads(lengths))
+    return [pc.if_else(has_key, heads, constant(_NO_KEYS)), keys]
+
+
+def _packed_key_lists(texts: list[bytes]) -> pa.Array:
     # The source joins the keys of a message with a space; this splits them again.
-    keys = [text.split() for text in texts]
+    keys = [text.decode().split() for text in texts]
     longest = max(map(len, keys), default=0)
     if longest > MAX_KEYS:
         raise MessageIllegal(f"column key has {longest} keys, separated by spaces, in a row; a message has {MAX_KEYS}")
-    return keys
+    return binaries([_pack(each) for each in keys])
 
 
-def _properties(column: Any) -> Iterable[dict[str, str]]:
-    if column is None:
-        return repeat(_NO_PROPERTIES)
+def _packed_properties(column: Any) -> pa.Array | pa.Scalar:
+    if column is None or column.null_count == len(column):
+        return constant(_NO_PROPERTIES)
     if any(values.null_count for values in (column.keys, column.items)):
         raise MessageIllegal("column properties has a null in a map: a property is a string with a string")
-    found = [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
-    most = max(map(len, found), default=0)
-    if most > MAX_PROPERTIES:
-        raise MessageIllegal(f"column properties has {most} properties in a row; a message has {MAX_PROPERTIES}")
-    return found
+    numbers = np.diff(as_numpy(column.offsets))
+    if not numbers.any():
+        return constant(_NO_PROPERTIES)
+    if numbers.max() > MAX_PROPERTIES:
+        raise MessageIllegal(
+            f"column properties has {numbers.max()} properties in a row; a message has {MAX_PROPERTIES}"
+        )
+    packed = [_NO_PROPERTIES] * len(column)
+    for row in np.flatnonzero(numbers).tolist():
+        packed[row] = _pack(dict(column[row].as_py() or ()))
+    return binaries(packed)
 
 
 def _queue_ids(column: Any) -> list[int | None] | None:
@@ -223,8 +271,10 @@ def _queue_ids(column: Any) -> list[int | None] | None:
     return numbers
 
 
-def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int]:
-    """Return the delay of each row in milliseconds; 0 for a time in the past."""
+def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int] | None:
+    """Return the delay of each row in milliseconds; 0 for a time in the past. None if no row has one."""
+    if all(column is None or column.null_count == n for column in (delay, deliver_at)):
+        return None
     waits: list[int] = [0] * n
     if delay is not None and delay.null_count < n:
         waits = delay.fill_null(0).to_pylist()
@@ -242,8 +292,8 @@ def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int]:
     return waits
 
 
-def _check_payloads(payloads: list[bytes]) -> None:
-    longest = max(map(len, payloads), default=0)
+def _check_payloads(payloads: pa.Array) -> None:
+    longest = int(lengths_of(payloads).max(initial=0))
     if longest > MAX_PAYLOAD_BYTES - CHUNK_OVERHEAD_BYTES:
         raise MessageIllegal(
             f"a row is a message of {longest} bytes, more than {MAX_PAYLOAD_BYTES - CHUNK_OVERHEAD_BYTES}: split it, "

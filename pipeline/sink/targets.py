@@ -12,9 +12,11 @@ selects one of the brokers of the batch, and then one of the queues that this br
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
+
+import numpy as np
 
 from model.errors import MessageIllegal, TopicNotExist
 from model.message_queue import MessageQueue
@@ -40,17 +42,17 @@ class Targets:
         partitioning: Partitioning,
         start: int = 0,
     ) -> None:
+        self.queues = list(queues)
         self._topic = topic
-        self._queues = list(queues)
         self._brokers = sorted({queue.broker_name for queue in queues}) if brokers is None else list(brokers)
         self._partitioning = partitioning
         self._is_fixed = brokers is not None
-        self._turns: Iterator[int] = count(start)
+        self._turn = start
         self._numbers: dict[str, list[MessageQueue]] = {
             name: [queue for queue in queues if queue.broker_name == name] for name in self._brokers
         }
         missing = [name for name, found in self._numbers.items() if not found]
-        if missing or not self._queues:
+        if missing or not self.queues:
             of = f" on broker {missing[0]!r}, where rows of this batch have to go" if missing else ""
             raise TopicNotExist(
                 f"topic {topic!r} has no queue that can be written{of}: create it with 'rlab topic create', or wait "
@@ -67,11 +69,48 @@ class Targets:
             return self._named(key, body, queue_id)
         by_key = key if self._partitioning is Partitioning.KEY_HASH else ""
         if not self._is_fixed:
-            turn = crc32(key.encode("utf-8", "surrogatepass")) if by_key else next(self._turns)
-            return self._queues[turn % len(self._queues)]
+            turn = crc32(key.encode("utf-8", "surrogatepass")) if by_key else self._next_turn()
+            return self.queues[turn % len(self.queues)]
         hashed, own = self._on_broker(key, body)
-        turn = hashed // len(self._brokers) if by_key else next(self._turns)
+        turn = hashed // len(self._brokers) if by_key else self._next_turn()
         return own[turn % len(own)]
+
+    def pick_all(self, keys: Sequence[bytes] | None, bodies: Any, queue_ids: Sequence[int | None] | None) -> Any:
+        """Pick the queues of many rows like `pick`; returns their positions in `queues` as an array of numpy.
+
+        `bodies` is an Arrow array; `keys` is None without keys, and `queue_ids` if no row names a queue.
+
+        Raises:
+            MessageIllegal: as for `pick`.
+        """
+        n = len(bodies)
+        if queue_ids is not None or self._partitioning is Partitioning.QUEUE_ID:
+            return self._pick_each(keys or [b""] * n, bodies.to_pylist(), queue_ids or [None] * n)
+        is_keyed, hashes = np.zeros(n, np.bool_), np.zeros(n, np.int64)
+        if keys is not None:
+            is_keyed = np.fromiter(map(len, keys), np.int64, n) > 0
+            hashes = np.fromiter(map(crc32, keys), np.int64, n)
+        # The parts of `queues` that a row may go to: all of them, or those of one broker.
+        parts = [self._numbers[name] for name in self._brokers] if self._is_fixed else [self.queues]
+        if len(parts) > 1 and not is_keyed.all():
+            hashes = np.where(is_keyed, hashes, np.fromiter(map(crc32, bodies.to_pylist()), np.int64, n))
+        own = hashes % len(parts)
+        if self._partitioning is not Partitioning.KEY_HASH:
+            is_keyed[:] = False
+        # The turn of a row, reduced by its number of queues, because the first turn may exceed 64 bits.
+        turns = np.array([self._turn % len(part) for part in parts])[own] + np.cumsum(~is_keyed) - 1
+        self._turn += int(n - is_keyed.sum())
+        picked = np.where(is_keyed, hashes // len(parts), turns) % np.array([len(part) for part in parts])[own]
+        return np.array([self.queues.index(part[0]) for part in parts])[own] + picked
+
+    def _pick_each(self, keys: Sequence[bytes], bodies: Sequence[bytes], queue_ids: Sequence[int | None]) -> Any:
+        numbers = {queue: number for number, queue in enumerate(self.queues)}
+        rows = zip(keys, bodies, queue_ids, strict=True)
+        return np.array([numbers[self.pick(key.decode(), body, queue_id)] for key, body, queue_id in rows], np.int64)
+
+    def _next_turn(self) -> int:
+        self._turn += 1
+        return self._turn - 1
 
     def _on_broker(self, key: str, body: bytes) -> tuple[int, list[MessageQueue]]:
         hashed = crc32(key.encode("utf-8", "surrogatepass") if key else body)

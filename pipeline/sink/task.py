@@ -1,5 +1,8 @@
 """Runs one task of a sink: encodes its rows, gathers them for each queue or broker, and sends them.
 
+All rows of an Arrow batch are handled together, in columns: a row becomes the bytes of an element of the array in the
+body of a request, and after a sort the elements of a queue lie together, so that a request takes them with one copy.
+
 At least once, messages are sent to their queues, some thousand in a request, and a request whose answer is lost is sent
 again. Exactly once, they are staged (`broker/sink/service.py`) under a random attempt number: Spark's own numbers
 restart with every driver, and stages of a killed driver must not be confused with stages of this one.
@@ -13,20 +16,26 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 
 from model.errors import ConnectFailed, IllegalOperation, MessageIllegal, NetworkError, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
+from pipeline.arrow_arrays import bits, numbers
 from pipeline.sink.broker_pipeline import BrokerPipeline
 from pipeline.sink.options import SinkOptions
-from pipeline.sink.rows import CHUNK_OVERHEAD_BYTES, RowEncoder
+from pipeline.sink.packing import constant, joined, lengths_of, of_width, offsets_of
+from pipeline.sink.rows import RowEncoder, SinkRows, by_topic
 from pipeline.sink.targets import Targets
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
 MAX_GATHERED_BYTES = 16 * 1024 * 1024
 """Size of the gathered messages of all queues at which a task sends them."""
+
+_TWO, _FOUR, _ARRAY32 = b"\x92", b"\x94", b"\xdd"
+_INT32, _UINT32, _BIN32 = 0xD2, 0xCE, 0xC6
 
 MAX_BROKER_SETS = 8
 """How often brokers may return another broker set before a task fails."""
@@ -43,7 +52,8 @@ class StageId(NamedTuple):
 
 @dataclass(slots=True)
 class _Gathered:
-    messages: list[tuple[Any, ...]] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)  # packed messages, several in each
+    count: int = 0
     size: int = 0
 
 
@@ -72,7 +82,7 @@ class SinkTask:
         self._start = int(task_id, 16)
         self._clock_ms = clock_ms
         self._is_repeatable = is_repeatable
-        self._encoder = RowEncoder(options.topic, task_id)
+        self._encoder = RowEncoder(task_id)
         self._targets: dict[str, Targets] = {}
         self._pipelines: dict[str, BrokerPipeline] = {}
         self._gathered: dict[MessageQueue | str, _Gathered] = {}
@@ -86,24 +96,16 @@ class SinkTask:
             MessageIllegal: a row cannot be sent.
             RlabError: a broker refused the rows, or was down for too long.
         """
-        rows = self._encoder.encode(batch, int(self._clock_ms()))
-        queue_ids = rows.queue_ids if rows.queue_ids is not None else [None] * len(rows.bodies)
-        of_topic = self._targets
-        if self._stage is not None and any(rows.delays_ms):
+        now_ms, encode = int(self._clock_ms()), self._encoder.encode
+        parts = [(name, encode(name, part, now_ms)) for name, part in by_topic(batch, self._options.topic)]
+        if self._stage is not None and any(any(rows.delays_ms or ()) for _, rows in parts):
             raise MessageIllegal(
                 "column delay or deliver_at has a value in a row, and with exactlyOnce all rows of a batch are "
                 "published together: use atLeastOnce"
             )
-        for topic, key, body, queue_id, tag_hash, payload, delay_ms in zip(
-            *(rows.topics, rows.keys, rows.bodies, queue_ids, rows.tag_hashes, rows.payloads, rows.delays_ms),
-            strict=True,
-        ):
-            targets = of_topic.get(topic) or self._find_targets(topic)
-            queue = targets.pick(key, body, queue_id)
-            if delay_ms:
-                self._send_later(queue, tag_hash, payload, delay_ms)
-            else:
-                self._gather(queue, tag_hash, payload)
+        for topic, rows in parts:
+            if len(rows.payloads):
+                self._add_rows(topic, rows)
 
     def finish(self) -> None:
         """Send the gathered rows and wait for every answer."""
@@ -165,25 +167,58 @@ class SinkTask:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _gather(self, queue: MessageQueue, tag_hash: int, payload: bytes) -> None:
-        size = len(payload) + CHUNK_OVERHEAD_BYTES
-        key: MessageQueue | str
-        message: tuple[Any, ...]
+    def _add_rows(self, topic: str, rows: SinkRows) -> None:
+        """Gather the rows of a topic for their queues, or send them alone if they have a delay."""
+        queues, picked = self._picked(topic, rows)
+        payloads, hashes = rows.payloads, rows.tag_hashes
+        if rows.delays_ms is not None:
+            is_now = np.array(rows.delays_ms) == 0
+            for row in np.flatnonzero(~is_now).tolist():
+                self._send_later(queues[picked[row]], int(hashes[row]), payloads[row].as_py(), rows.delays_ms[row])
+            payloads = payloads.filter(pa.Array.from_buffers(pa.bool_(), len(is_now), [None, bits(is_now)]))
+            hashes, picked = hashes[is_now], picked[is_now]
+        tails = _tails(hashes, payloads)
+        keys: Sequence[MessageQueue | str] = queues
         if self._stage is None:
-            key, message = queue, (tag_hash, payload)
+            packed = joined(constant(_TWO), tails, payloads)
         else:
-            key, message = queue.broker_name, (queue.topic, queue.queue_id, tag_hash, payload)
-        gathered = self._gathered.get(key)
-        if gathered is None:
-            gathered = self._gathered[key] = _Gathered()
-        elif gathered.size + size > MAX_BATCH_BYTES or len(gathered.messages) == MAX_BATCH_MESSAGES:
-            self._send(key)
-            gathered = self._gathered[key] = _Gathered()
-        gathered.messages.append(message)
-        gathered.size += size
-        self._size += size
-        if self._size > MAX_GATHERED_BYTES:
-            self._send_all()
+            ids = np.array([queue.queue_id for queue in queues], ">u4")[picked]
+            packed = joined(constant(_FOUR + msgpack.packb(topic)), _numbers(_UINT32, ids), tails, payloads)
+            keys = list(dict.fromkeys(queue.broker_name for queue in queues))
+            of_queue = {name: number for number, name in enumerate(keys)}
+            picked = np.array([of_queue[queue.broker_name] for queue in queues])[picked]
+        order = np.argsort(picked, kind="stable")
+        packed = packed.take(numbers(order, pa.int64()))
+        picked, offsets, data = picked[order], offsets_of(packed), memoryview(packed.buffers()[2] or b"")
+        firsts = np.flatnonzero(np.diff(picked, prepend=-1)).tolist()
+        for first, end in zip(firsts, [*firsts[1:], len(picked)], strict=True):
+            self._gather(keys[picked[first]], data, offsets[first : end + 1])
+
+    def _picked(self, topic: str, rows: SinkRows) -> tuple[Sequence[MessageQueue], Any]:
+        """Return the queues of a topic, and the position in them of the queue of each row."""
+        targets = self._targets.get(topic) or self._find_targets(topic)
+        return targets.queues, targets.pick_all(rows.keys, rows.bodies, rows.queue_ids)
+
+    def _gather(self, key: MessageQueue | str, data: memoryview, offsets: Any) -> None:
+        """Add packed messages, which begin in `data` at these offsets; the last offset is the end."""
+        at, count = 0, len(offsets) - 1
+        while at < count:
+            gathered = self._gathered.setdefault(key, _Gathered())
+            room = MAX_BATCH_BYTES - gathered.size
+            end = int(np.searchsorted(offsets, offsets[at] + room, "right")) - 1
+            end = min(end, at + MAX_BATCH_MESSAGES - gathered.count, count)
+            if end <= at and gathered.count:
+                self._send(key)
+                continue
+            end = max(end, at + 1)  # a message that is larger than a batch
+            gathered.parts.append(bytes(data[offsets[at] : offsets[end]]))
+            size = int(offsets[end] - offsets[at])
+            gathered.count += end - at
+            gathered.size += size
+            self._size += size
+            at = end
+            if self._size > MAX_GATHERED_BYTES:
+                self._send_all()
 
     def _send_all(self) -> None:
         for key in list(self._gathered):
@@ -192,7 +227,7 @@ class SinkTask:
     def _send(self, key: MessageQueue | str) -> None:
         gathered = self._gathered.pop(key)
         self._size -= gathered.size
-        body: bytes = msgpack.packb(gathered.messages)
+        body = b"".join([_ARRAY32, gathered.count.to_bytes(4, "big"), *gathered.parts])
         header: dict[str, Any]
         if isinstance(key, MessageQueue):
             name, code = key.broker_name, RequestCode.SEND_BATCH_MESSAGE
@@ -202,7 +237,7 @@ class SinkTask:
             assert self._stage is not None, "only staged messages are gathered for a broker"
             header = {**self._stage._asdict(), "seq": self._chunks.get(name, 0)}
             self._chunks[name] = header["seq"] + 1
-        self._request(name, len(gathered.messages), code, header, body)
+        self._request(name, gathered.count, code, header, body)
 
     def _send_later(self, queue: MessageQueue, tag_hash: int, payload: bytes, delay_ms: int) -> None:
         """Send a delayed message in its own request, because a batch has no delays."""
@@ -215,3 +250,16 @@ class SinkTask:
         if pipeline is None:
             pipeline = self._pipelines[name] = BrokerPipeline(self._client, name)
         pipeline.send(code, header, body)
+
+
+def _tails(tag_hashes: Any, payloads: pa.Array) -> pa.Array:
+    """Return what comes before each payload in all requests: the hash of the tag, and the head of the payload."""
+    return joined(_numbers(_INT32, tag_hashes.astype(">i4")), _numbers(_BIN32, lengths_of(payloads).astype(">u4")))
+
+
+def _numbers(kind: int, values: Any) -> pa.Array:
+    """Pack numbers of 32 bits, or lengths, of one kind."""
+    n = len(values)
+    packed = np.full((n, 5), kind, np.uint8)
+    packed[:, 1:] = values.view(np.uint8).reshape(n, 4)
+    return of_width(packed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,35 @@ def test_exactly_once_a_row_has_the_same_broker_in_any_order_and_after_scaling(
     random.shuffle(again)  # type: ignore[attr-defined]
     scaled = Targets("t", queues(a=5, b=1, c=2, d=9), brokers, partitioning, start)
     assert [scaled.pick(*row, None).broker_name for row in again] == [of_row[row] for row in again]
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(["", "k1", "k2", "ä"]), st.binary(min_size=1, max_size=2)))),
+    st.sampled_from([0, 3, 2**64 - 1]),
+    st.sampled_from([BY_KEY, IN_TURN]),
+    st.sampled_from([None, ["a"], ["a", "b", "c"]]),
+)
+def test_rows_that_are_picked_together_go_where_they_would_go_alone(
+    batches: list[list[tuple[str, bytes]]], start: int, partitioning: Partitioning, brokers: list[str] | None
+) -> None:
+    there = queues(a=2) if brokers == ["a"] else queues(a=2, b=3, c=1)
+    alone = Targets("t", there, brokers, partitioning, start)
+    together = Targets("t", there, brokers, partitioning, start)
+    for rows in batches:
+        keys = [key.encode() for key, _ in rows]
+        bodies = pa.array([body for _, body in rows], pa.binary())
+        picked = together.pick_all(keys if any(keys) else None, bodies, None)
+        assert [together.queues[number] for number in picked] == [alone.pick(*row, None) for row in rows]
+
+
+def test_rows_that_name_queues_are_picked_one_by_one() -> None:
+    targets = Targets("t", queues(a=3), None, BY_KEY)
+    picked = targets.pick_all(None, pa.array([b"x", b"y", b"z"]), [2, None, 1])
+    assert [targets.queues[number].queue_id for number in picked] == [2, 0, 1]
+    with pytest.raises(MessageIllegal, match="names queue 3 in a row"):
+        targets.pick_all([b"k"], pa.array([b"x"]), [3])
+    with pytest.raises(MessageIllegal, match="column queue_id is null in a row"):
+        Targets("t", queues(a=3), None, BY_ID).pick_all(None, pa.array([b"x"]), None)
 
 
 def test_exactly_once_a_key_has_one_queue_and_keys_are_spread() -> None:
