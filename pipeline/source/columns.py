@@ -159,7 +159,7 @@ def _usual_batch(
 
 
 def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
-    """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not ASCII."""
+    """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not UTF-8."""
     n = len(found.headers)
     return {
         "key": lambda: gathered_text(found.data, found.key, is_nullable=True),

@@ -54,7 +54,7 @@ messages = st.builds(
     st.binary(min_size=1, max_size=70) | st.sampled_from([b"x" * 255, b"y" * 256, b"z" * 65_536]),
     st.lists(st.sampled_from(["k", "key" * 12, "ü", "k" * 300]), max_size=2),
     st.sampled_from(["", "red", "r" * 31, "r" * 32, "grün"]),
-    st.sampled_from([{}, {}, {"p": "q"}]),
+    st.sampled_from([{}, {}, {"p": "q"}, {"ü": "x" * 300, "": ""}, {str(n): "v" * n for n in range(15, 31)}]),
 )
 
 
@@ -74,7 +74,8 @@ def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(columns, "add_records", fail)
     some = [Message("orders", b"x" * size, ["k1"] * (size % 2), "red" * (size % 3)) for size in (1, 200, 300, 70_000)]
-    assert table([Pulled(stored(some), 0, 4)], 4).num_rows == 4
+    some += [Message("orders", b"x", ["ü"], "grün"), Message("orders", b"y", properties={"p": "q", "trace": "t" * 300})]
+    assert table([Pulled(stored(some), 0, 6)], 6).num_rows == 6
 
 
 @given(st.binary(max_size=120))
@@ -83,9 +84,11 @@ def test_bytes_that_are_not_whole_records_have_no_beginnings(body: bytes) -> Non
     assert starts is None or len(body) == sum(int.from_bytes(body[at : at + 4], "big") for at in starts)
 
 
-@given(st.lists(st.tuples(st.integers(7, 60), st.integers(0, 255)), max_size=3))
-def test_no_payload_is_taken_for_a_message_that_it_is_not(changes: list[tuple[int, int]]) -> None:
-    payload = bytearray(encode_payload(Message("orders", b"body", ["key"], "tag"), BORN_MS, "id-1"))
+@given(st.lists(st.tuples(st.integers(7, 60), st.integers(0, 255)), max_size=3), st.sampled_from([{}, {"p": "qü"}]))
+def test_no_payload_is_taken_for_a_message_that_it_is_not(
+    changes: list[tuple[int, int]], properties: dict[str, str]
+) -> None:
+    payload = bytearray(encode_payload(Message("orders", b"body", ["key"], "tag", properties), BORN_MS, "id-1"))
     for at, byte in changes:
         payload[at % (len(payload) - 8) + 8] = byte  # behind the topic, which is in no column
     records = [encode_record(3, 1, offset, 7, 0, 0, 0, bytes(payload)) for offset in range(2)]
