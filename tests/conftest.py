@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from pipeline.garbage import no_search_for_cycles
+from pipeline.python_worker import no_search_for_cycles
 from tests.temporary_files import folder_in_memory
 
 # No deadline and no check of how fast examples are made: on a shared machine a slow example says something about the

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model.errors import ConfigError
-from pipeline.garbage import no_search_for_cycles
+from pipeline.python_worker import no_search_for_cycles
 from pipeline.report.data import CLOCKS, MISSING, Report, read_report
 from pipeline.report.page import page
 from pipeline.trace.alone import events_of, in_right_times, read_trace, write_tables

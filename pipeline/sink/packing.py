@@ -28,7 +28,7 @@ def constant(data: bytes) -> pa.Scalar:
 
 
 def joined(*columns: pa.Array | pa.Scalar) -> pa.Array:
-    """Concatenate columns of byte strings row by row; at least one is no constant, and no value is null."""
+    """Concatenate columns of byte strings, and constants, row by row, without null values."""
     return pc.binary_join_element_wise(*columns, constant(b""))
 
 

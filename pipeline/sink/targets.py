@@ -90,7 +90,7 @@ class Targets:
         if keys is not None:
             is_keyed = np.fromiter(map(len, keys), np.int64, n) > 0
             hashes = np.fromiter(map(crc32, keys), np.int64, n)
-        # The parts of `queues` that a row may go to: all of them, or those of one broker.
+        # A row is sent to a queue of one part: the whole topic, or its queues on one broker.
         parts = [self._numbers[name] for name in self._brokers] if self._is_fixed else [self.queues]
         if len(parts) > 1 and not is_keyed.all():
             hashes = np.where(is_keyed, hashes, np.fromiter(map(crc32, bodies.to_pylist()), np.int64, n))

@@ -253,7 +253,7 @@ class SinkTask:
 
 
 def _tails(tag_hashes: Any, payloads: pa.Array) -> pa.Array:
-    """Return what comes before each payload in all requests: the hash of the tag, and the head of the payload."""
+    """Pack the hash of the tag and the head of each payload; they precede the payload in all requests."""
     return joined(_numbers(_INT32, tag_hashes.astype(">i4")), _numbers(_BIN32, lengths_of(payloads).astype(">u4")))
 
 

@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError, ServerError
-from pipeline.garbage import no_search_for_cycles
+from pipeline.python_worker import no_search_for_cycles
 from pipeline.sink.options import DeliveryGuarantee, SinkOptions
 from pipeline.sink.task import SinkTask, StageId
 from pipeline.wire import WireClient

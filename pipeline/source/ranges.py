@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from model.errors import RlabError
-from pipeline.garbage import no_search_for_cycles
+from pipeline.python_worker import no_search_for_cycles
 from pipeline.source.columns import arrow_batches
 from pipeline.source.offsets import Range, join_small, joined, split
 from pipeline.source.options import SourceOptions

@@ -18,8 +18,9 @@ import pyarrow.compute  # noqa: F401 - imported for the workers
 import pyspark.daemon
 import pyspark.sql.pandas.types
 
+import pipeline.data_source
 import pipeline.sink.writer  # noqa: F401
-from pipeline.data_source import end_quietly
+from pipeline.python_worker import end_quietly
 
 if __name__ == "__main__":
     end_quietly(pyspark.daemon)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.arrow_arrays import table
-from pipeline.garbage import no_search_for_cycles
+from pipeline.python_worker import no_search_for_cycles
 from pipeline.trace.events_table import EventRun, GroupReader
 from pipeline.trace.parts import TablePart, begin_table, end_table
 from pipeline.trace.rows import SCHEMAS, TableRow, rows_of

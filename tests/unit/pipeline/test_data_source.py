@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
-from pipeline.data_source import RlabDataSource, end_quietly
+from pipeline.data_source import RlabDataSource
 from pipeline.sink.options import SINK_OPTIONS
 from pipeline.source.columns import SCHEMA
 from pipeline.source.options import OPTIONS as OPTIONS_OF_SOURCE
@@ -120,52 +119,3 @@ def test_a_table_in_sql_has_its_columns_before_any_option_is_known() -> None:
 def test_what_spark_sends_around_can_be_pickled() -> None:
     for one in (reader(), reader(filterPushdown="true"), RlabDataSource(OPTIONS), InputPartition(None)):
         assert type(pickle.loads(pickle.dumps(one))) is type(one)
-
-
-AS_WORKER = """
-import importlib.util, sys
-# As in a fork of `python -m pyspark.daemon`, whose module is __main__.
-spec = importlib.util.find_spec("pyspark.daemon")
-source = open(spec.origin).read()
-main = sys.modules["__main__"]
-main.__spec__ = spec
-exec(compile(source.replace('__name__ == "__main__"', "False"), spec.origin, "exec"), vars(main))
-import pipeline.data_source
-print(type(main.traceback).__name__)
-"""
-
-
-@pytest.mark.parametrize(
-    ("error", "printed"),
-    [(BrokenPipeError(), ""), (ConnectionResetError(), ""), (OSError("no room"), "OSError: no room")],
-)
-def test_only_the_end_of_a_connection_is_not_printed(
-    error: OSError, printed: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    daemon = ModuleType("daemon")
-    end_quietly(daemon)
-    try:
-        raise error
-    except OSError:
-        daemon.traceback.print_exc()
-    shown = capfd.readouterr().err
-    assert shown.strip().endswith(printed)
-    assert bool(shown) == bool(printed)
-
-
-def test_the_process_for_the_offsets_of_a_stream_ends_quietly_with_its_connection_only() -> None:
-    code = """
-import importlib.util, sys
-sys.modules["__main__"].__spec__ = importlib.util.find_spec("pyspark.sql.streaming.python_streaming_source_runner")
-import pipeline.data_source
-raise {}
-"""
-    for error, last in (("BrokenPipeError", ""), ("ValueError('v')", "ValueError: v")):
-        command = [sys.executable, "-c", code.format(error)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr.strip().split("\n")[-1]) == (1, last)
-
-
-def test_a_worker_of_pysparks_daemon_is_quiet_once_it_has_imported_the_source() -> None:
-    done = subprocess.run([sys.executable, "-c", AS_WORKER], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.stderr) == ("SimpleNamespace\n", "")
