@@ -11,7 +11,7 @@ COPY constraints.txt pyproject.toml ./
 RUN python -m venv /opt/rlab \
  && python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 extras = project['optional-dependencies']; \
-print(*project['dependencies'], *extras['console'], *extras['server'], sep='\n')" > needed.txt \
+print(*project['dependencies'], *extras['console'], *extras['grpc'], *extras['server'], sep='\n')" > needed.txt \
  && /opt/rlab/bin/python -m pip install -c constraints.txt -r needed.txt
 
 FROM dependencies AS dependencies-spark

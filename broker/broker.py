@@ -71,7 +71,7 @@ from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
 from remoting.tasks import background_tasks
-from rocketmq.dialects import broker_dialect
+from rocketmq.dialects import broker_dialects
 
 logger = logging.getLogger(__name__)
 
@@ -367,9 +367,9 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         on_closed=closed,
         max_connections=config.max_connections,
         max_connections_of_address=config.max_connections_of_address,
-        dialect=broker_dialect(BrokerFacts(config.name, config.clock_ms, broker.topics.table))
+        dialects=broker_dialects(BrokerFacts(config.name, config.clock_ms, broker.topics.table))
         if config.rocketmq
-        else None,
+        else (),
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,

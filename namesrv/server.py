@@ -23,7 +23,7 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
 from remoting.tasks import background_tasks
 from remoting.wire.field import Right
-from rocketmq.dialects import name_server_dialect
+from rocketmq.dialects import name_server_dialects
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
             grace_s=config.grace_s,
             max_connections=config.max_connections,
             max_connections_of_address=config.max_connections_of_address,
-            dialect=name_server_dialect() if config.rocketmq else None,
+            dialects=name_server_dialects() if config.rocketmq else (),
             connection_class=config.connection_class,
             access=config.access,
             tls=config.tls,

@@ -12,7 +12,7 @@ Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `P
     accepts no more bytes. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us
     allocate memory for bytes that it only announces.
 
-The encoder and decoder are behind `Codec`, because a server may speak a second dialect on the same port: `FirstBytes`
+The encoder and decoder are behind `Codec`, because a server may speak other dialects on the same port: `FirstBytes`
 recognises the dialect by the first bytes of a connection and is then replaced, so that later messages cost nothing
 more.
 """
@@ -20,7 +20,7 @@ more.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgpack
@@ -131,12 +131,12 @@ class Dialect(Protocol):
 class FirstBytes:
     """The decoder of a connection whose dialect is not known yet."""
 
-    __slots__ = ("_dialect", "_own", "_peer", "_seen", "error", "under_way")
+    __slots__ = ("_dialects", "_own", "_peer", "_seen", "error", "under_way")
 
-    def __init__(self, dialect: Dialect, own: Codec, peer: Peer) -> None:
+    def __init__(self, dialects: Sequence[Dialect], own: Codec, peer: Peer) -> None:
         self.error: ProtocolError | None = None
         self.under_way = 0
-        self._dialect = dialect
+        self._dialects = dialects
         self._own = own
         self._peer = peer
         self._seen = b""
@@ -144,11 +144,13 @@ class FirstBytes:
     def feed(self, data: bytes) -> list[Command]:
         """Choose the codec of the connection as soon as the bytes decide it, and let it decode them."""
         self._seen += data
-        is_spoken = self._dialect.speaks(self._seen)
-        if is_spoken is None:
-            self.under_way = LENGTH_BYTES
-            return []
-        return self._peer.use(self._dialect.codec(self._peer) if is_spoken else self._own).feed(self._seen)
+        codec = self._own
+        for dialect in self._dialects:
+            if (is_spoken := dialect.speaks(self._seen)) is None:
+                self.under_way = LENGTH_BYTES
+                return []
+            codec = dialect.codec(self._peer) if is_spoken else codec
+        return self._peer.use(codec).feed(self._seen)
 
     def at_frame_boundary(self) -> bool:
         """See `Decoder.at_frame_boundary`."""

@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         memory: PeerMemory[Connection] | None = None,
         lines: LogLines | None = None,
         codec: Codec = CODEC,
-        dialect: Dialect | None = None,
+        dialects: Sequence[Dialect] = (),
     ) -> None:
         self.peer = "?"
         self.owner = ""
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._sign: Callable[[bytes], bytes] | None = None
         self._encode = codec.encode
         self._new_decoder = codec.decoder
-        self._decoder: Decoder = codec.decoder() if dialect is None else FirstBytes(dialect, codec, self)
+        self._decoder: Decoder = FirstBytes(dialects, codec, self) if dialects else codec.decoder()
         self._session: RequestSession[Waiter] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -80,7 +80,7 @@ class RemotingServer:
         on_closed: Callable[[Connection], None] | None,
         max_connections: int,
         loop: asyncio.AbstractEventLoop,
-        dialect: Dialect | None = None,
+        dialects: Sequence[Dialect] = (),
         connection_class: type[Connection] = Connection,
         gate: Gate | None = None,
         max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
@@ -88,7 +88,7 @@ class RemotingServer:
         self.address = ""
         self.gate = gate
         self._codec = CODEC if gate is None else MsgpackCodec(MAX_GREETING_BYTES)
-        self._dialect = dialect if dialect is None or gate is None else dialect.checked_by(gate.check_rocketmq)
+        self._dialects = dialects if gate is None else [each.checked_by(gate.check_rocketmq) for each in dialects]
         self._loop = loop
         self._handlers: dict[int, Handler] = {
             int(code): handler if gate is None else gate.guard(code, handler) for code, handler in handlers.items()
@@ -152,7 +152,7 @@ class RemotingServer:
             memory=self._memory,
             lines=self._lines,
             codec=self._codec,
-            dialect=self._dialect,
+            dialects=self._dialects,
         )
 
     def _opened(self, connection: Connection) -> None:
@@ -345,7 +345,7 @@ async def serve(
     grace_s: float = 1.0,
     max_connections: int = MAX_CONNECTIONS,
     max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
-    dialect: Dialect | None = None,
+    dialects: Sequence[Dialect] = (),
     connection_class: type[Connection] = Connection,
     access: AccessFile | Policy | None = None,
     tls: TlsFiles | None = None,
@@ -355,9 +355,9 @@ async def serve(
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
     and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one address, are
-    refused with SYSTEM_BUSY. Clients that speak `dialect` are served, too. Another `connection_class` can observe
-    frames; without one, frames cost nothing more. With `access` only clients that prove a key are served, within their
-    rights and the answers of `guarded`. `tls` encrypts all connections.
+    refused with SYSTEM_BUSY. Clients that speak one of `dialects` are served, too. Another `connection_class` can
+    observe frames; without one, frames cost nothing more. With `access` only clients that prove a key are served,
+    within their rights and the answers of `guarded`. `tls` encrypts all connections.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
@@ -372,7 +372,7 @@ async def serve(
         # Each accepted connection has a descriptor before it can be refused.
         backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))
         server = RemotingServer(
-            *(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate),
+            *(handlers, tasks, on_closed, max_connections, loop, dialects, connection_class, gate),
             max_connections_of_address,
         )
         accept: Callable[[], asyncio.Protocol] = server.make_connection

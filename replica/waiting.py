@@ -20,7 +20,7 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
-from rocketmq.dialects import broker_dialect
+from rocketmq.dialects import broker_dialects
 from rocketmq.edge import Facts
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ async def waiting_server(
         listen,
         max_connections=config.max_connections,
         max_connections_of_address=config.max_connections_of_address,
-        dialect=broker_dialect(WaitingFacts(config)) if config.rocketmq else None,
+        dialects=broker_dialects(WaitingFacts(config)) if config.rocketmq else (),
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,

@@ -5,5 +5,6 @@ frames), `message` (messages, properties, ids), `edge` (one connection), then th
 `sending`, `pulling`, `popping`, `joining`, `transactions`, and for operators `admin`; `fields` reads values that
 clients write in several ways. Servers import only `dialects` and `edge`.
 
-The room `outward` is the other direction: our client at servers of RocketMQ.
+The room `grpc` has the protocol of RocketMQ 5's clients. The room `outward` is the other direction: our client at
+servers of RocketMQ.
 """

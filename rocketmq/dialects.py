@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from remoting.codec import Dialect
 from remoting.request_code import RequestCode
 from rocketmq import admin, joining, popping, pulling, routes, sending, transactions
 from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
+from rocketmq.grpc.door import broker_door, name_server_door
 
 _MAX_BINARY_CODE = 0x7FFF
 SEND_MESSAGE_V2 = 310
@@ -90,3 +92,13 @@ def name_server_dialect() -> RocketmqDialect:
 def broker_dialect(facts: Facts) -> RocketmqDialect:
     """RocketMQ's protocol as a broker accepts it."""
     return RocketmqDialect(facts, _BROKER_TRANSLATORS, _BROKER_NOTIFIERS)
+
+
+def name_server_dialects() -> tuple[Dialect, ...]:
+    """Both protocols of RocketMQ, remoting and gRPC, as a name server accepts them."""
+    return name_server_dialect(), name_server_door()
+
+
+def broker_dialects(facts: Facts) -> tuple[Dialect, ...]:
+    """Both protocols of RocketMQ, remoting and gRPC, as a broker accepts them."""
+    return broker_dialect(facts), broker_door(facts)

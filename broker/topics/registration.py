@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, NotMaster, RlabError, TopicNotExist
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
-from model.topic_route import Perm, TopicConfig, TopicRoute
+from model.topic_route import BrokerData, Perm, QueueData, TopicConfig, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
@@ -198,6 +198,33 @@ class Registration:
         if broker.lag_bytes is not None:
             fields["lag_bytes"] = broker.lag_bytes()
         return fields
+
+    @property
+    def has_name_servers(self) -> bool:
+        """Whether there is a name server to register with."""
+        return bool(self._broker.name_servers)
+
+    def own_route(self, config: TopicConfig, address: str) -> TopicRoute:
+        """The route of a topic at this broker alone, which its clients reach at an address."""
+        broker = self._broker
+        return TopicRoute(
+            topic=config.topic,
+            queues=(
+                QueueData(
+                    broker_name=broker.name,
+                    read_queue_nums=config.read_queue_nums,
+                    write_queue_nums=config.write_queue_nums,
+                    perm=config.perm,
+                ),
+            ),
+            brokers=(
+                BrokerData(
+                    cluster=broker.cluster,
+                    broker_name=broker.name,
+                    addresses={broker.broker_id: broker.advertise or address},
+                ),
+            ),
+        )
 
     async def route(self, topic: str) -> TopicRoute:
         """The route of a topic, from the first name server that answers.

@@ -21,7 +21,8 @@ from model.limits import MAX_PULL_BYTES
 from model.message_queue import MessageQueue
 from model.names import ABANDONED_TOPIC, check_topic, dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
-from remoting.command import Command
+from remoting.address import format_address
+from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.overload.shares import NO_SHARER, Sharer, sharer_of
 from remoting.request_code import RequestCode
@@ -126,9 +127,22 @@ class Topics(Feature):
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {
+            RequestCode.GET_ROUTE_OF_BROKER: self.get_route,
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_in_broker,
         }
+
+    async def get_route(self, connection: Connection, request: Command) -> Reply:
+        """Answer with the route of a topic, for clients that know the address of a broker only.
+
+        It is the route of a name server; a broker without one answers with itself.
+        """
+        topic = request.header["topic"]
+        if not self.registration.has_name_servers:
+            config = self.table.existing(topic).config
+            own = format_address(connection.local_host, connection.local_port)
+            return Reply({}, msgpack.packb(self.registration.own_route(config, own).to_wire()))
+        return Reply({}, msgpack.packb((await self.registration.route(topic)).to_wire()))
 
     def update_and_create(self, connection: Connection, request: Command) -> None:
         """Create or change a topic; the answer follows once it is stored."""

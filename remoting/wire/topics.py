@@ -26,6 +26,14 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "TOPIC_NOT_EXIST when no broker serves it, SERVICE_NOT_AVAILABLE while the name server has just started and "
         "may not know it yet",
     ),
+    RequestCode.GET_ROUTE_OF_BROKER: RequestSchema(
+        "client -> broker",
+        "Route of a topic, for clients that know the address of a broker only: that of its name server; from a broker "
+        "without one, itself.",
+        (TOPIC.requires(Right.KNOW),),
+        answer="body: msgpack map of TopicRoute, as a name server sends it; TOPIC_NOT_EXIST when no broker serves it",
+        effect=Effect.LOCAL,
+    ),
     RequestCode.NOTIFY_ROUTE_CHANGED: RequestSchema(
         "name server -> client, one-way",
         "Routes that this connection has asked for with `notify` have changed: ask again. At most one in 0.5 s.",

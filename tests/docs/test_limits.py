@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from model import access_limits, limits, replica_limits
+from model import access_limits, grpc_limits, limits, replica_limits
 from tests.docs.pages import table_of
 
 UNITS = {"MiB": 2**20, "s": 1, "bytes": 1}
@@ -21,7 +21,11 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_each_limit_of_the_page_is_that_of_the_code(row: dict[str, str]) -> None:
     number, _, unit = row["limit"].partition(" ")
-    [value] = [vars(each)[row["name"]] for each in (limits, access_limits, replica_limits) if row["name"] in vars(each)]
+    [value] = [
+        vars(each)[row["name"]]
+        for each in (limits, access_limits, grpc_limits, replica_limits)
+        if row["name"] in vars(each)
+    ]
     assert value == int(number.replace(",", "")) * UNITS.get(unit, 1)
 
 

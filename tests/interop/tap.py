@@ -1,7 +1,7 @@
 """A tap between clients and servers of RocketMQ: it forwards every byte, and keeps a few frames of each kind.
 
-`make interop RECORD=1` writes them to `tests/unit/rocketmq/recorded/frames.jsonl`, which `make test` decodes, encodes
-again and translates. A line is one frame: the client that took part, whether it was the sender, the code of the
+`make interop RECORD=1` writes them to `tests/unit/rocketmq/outward/recorded/frames.jsonl`, which `make test` decodes,
+encodes again and translates. A line is one frame: the client that took part, whether it was the sender, the code of the
 request, and the bytes in base64.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocketmq.frame import RESPONSE_BIT, Frame, decode_header
 
-RECORDED = Path(__file__).parents[1] / "unit" / "rocketmq" / "recorded" / "frames.jsonl"
+RECORDED = Path(__file__).parents[1] / "unit" / "rocketmq" / "outward" / "recorded" / "frames.jsonl"
 MAX_BYTES = 2_000
 """A longer frame is not kept."""
 

@@ -93,7 +93,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "broker/durability/replicator.py": "an interface: tests/unit/broker/durability/test_replication.py",
     "broker/durability/background_sync.py": "it needs a broker: tests/unit/broker/durability/test_sync_flush.py",
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
-    "model/replica_limits.py": "numbers alone; each is tried where it holds",
+    **dict.fromkeys(("model/grpc_limits.py", "model/replica_limits.py"), "numbers alone; each is tried where it holds"),
     "replica/stream/applying.py": "the half of a replica: tests/unit/replica/stream/test_follower.py",
     "replica/stream/greeting.py": "it lets a replica in: tests/unit/replica/stream/test_follower.py",
     "replica/stream/fetching.py": "it needs a master: tests/unit/replica/stream/test_follower.py",

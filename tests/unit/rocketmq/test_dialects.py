@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from remoting.codec import CODEC
+from remoting.codec import CODEC, Dialect
 from remoting.command import REQUEST, Command
 from remoting.connection import Connection
-from rocketmq.dialects import broker_dialect, name_server_dialect
+from rocketmq.dialects import broker_dialect, broker_dialects, name_server_dialect
 from rocketmq.edge import Facts, RocketmqDialect
 
 
@@ -25,14 +25,14 @@ class Loop:
         return 0.0
 
 
-def calls_of(dialect: RocketmqDialect | None) -> int:
+def calls_of(*dialects: Dialect) -> int:
     """Calls of Python code for one message that comes over a connection on which one has come already."""
     handled: list[Command] = []
     connection = Connection(
         Loop(),  # type: ignore[arg-type]
         on_request=lambda _, command: handled.append(command),
         pause_reads_when_blocked=True,
-        dialect=dialect,
+        dialects=dialects,
     )
     frame = CODEC.encode(REQUEST, 10, 1, {"topic": "t"}, b"x")
     connection.data_received(frame)
@@ -51,7 +51,7 @@ def calls_of(dialect: RocketmqDialect | None) -> int:
 
 
 def test_a_message_of_our_own_protocol_costs_not_one_call_more() -> None:
-    assert calls_of(broker_dialect(Facts())) == calls_of(None)
+    assert calls_of(*broker_dialects(Facts())) == calls_of()
 
 
 @pytest.mark.parametrize("dialect", [broker_dialect(Facts()), name_server_dialect()])

@@ -284,7 +284,7 @@ def test_a_server_of_ours_that_hangs_up_while_another_starts_is_not_taken_for_ro
     async def scenario(simulation: Simulation) -> None:
         handlers = dict.fromkeys((STATE, RequestCode.GET_BROKER_CLUSTER_INFO), answer)
         killed = await asyncio.get_running_loop().create_server(HangsUp, "n1", 9876)
-        async with killed, serve(handlers, "n2:9876", dialect=name_server_dialect()):
+        async with killed, serve(handlers, "n2:9876", dialects=[name_server_dialect()]):
             assert (await world.servers().find_dialect(SpokenDialect.AUTO))[0] is SpokenDialect.RLAB
             assert asked == [STATE, RequestCode.GET_BROKER_CLUSTER_INFO, STATE], "ours, then RocketMQ's, then ours"
 

@@ -1,0 +1,21 @@
+"""The bounds of one connection of gRPC clients, each with its reason; `limits.py` has all others, and their rules."""
+
+from __future__ import annotations
+
+MAX_GRPC_MESSAGE_BYTES = (4 * 1024 + 64) * 1024
+"""Longest message of a gRPC call: one body (`MAX_BODY_BYTES`) with its properties."""
+MAX_HTTP2_CALLS = 256
+"""Calls that a connection may have at a time, each with up to 64 KiB of a message: a client has one for each queue that
+it receives from, and one for each thread that sends."""
+MAX_HTTP2_HEADER_BYTES = 16 * 1024
+"""The headers of a call, packed and unpacked: those of a stock client take 1 KiB."""
+HTTP2_CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024
+"""Bytes of messages that may be on their way over one connection."""
+MAX_HTTP2_SPARE_FRAMES = 1_024
+HTTP2_SPARE_PER_ANSWER = 64
+"""Frames without a call that a peer may send: that many ahead, and so many more for each answered call."""
+MAX_HTTP2_RESETS = 128
+HTTP2_RESETS_PER_ANSWER = 1
+"""The same for calls that it resets before their end."""
+MIN_HTTP2_DATA_BYTES = 1_024
+"""A frame with fewer bytes of a message, and not the last one, counts as a frame without a call."""

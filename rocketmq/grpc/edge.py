@@ -1,0 +1,208 @@
+"""Edge: one connection of RocketMQ 5 clients; handlers get the commands of this project.
+
+An edge is the codec of one connection, like `rocketmq/edge.py`. A call passes as a `Question`: the opaque number of the
+command keeps the call and the translator of its answer. Clients in one process share a connection, so each call has
+the client's id in its metadata.
+
+No call needs an earlier one: whatever a client has announced about itself is a help and never a condition, because a
+server that was restarted does not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from model.errors import ProtocolError, RlabError
+from model.response_code import ResponseCode
+from remoting.codec import Peer
+from remoting.command import REQUEST, RESPONSE, Command
+from remoting.request_code import RequestCode
+from rocketmq.edge import Facts
+from rocketmq.grpc import words
+from rocketmq.grpc.http2 import INTERNAL, UNIMPLEMENTED, Call, Http2, Kind
+from rocketmq.grpc.signing import check_signature
+from rocketmq.grpc.status import Refused, status, status_of
+from rocketmq.grpc.words import WORDS
+from rocketmq.signing import Check
+
+
+class Asked(NamedTuple):
+    """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
+
+    `answer` gets header, body and code of the answer, and returns the messages of the call's answer.
+    """
+
+    code: RequestCode
+    header: dict[str, Any]
+    body: bytes | None
+    answer: Callable[[dict[str, Any], bytes | None, int], list[Any]]
+    outcomes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Caller:
+    """The clients of one connection, as translators need them."""
+
+    facts: Facts
+    peer: Peer
+    picked_queues: int = 0
+
+    @property
+    def address(self) -> str:
+        """The address of this server as its client sees it."""
+        return f"{self.peer.local_host}:{self.peer.local_port}"
+
+
+Translator = Callable[[Caller, Call, Any], "Asked | list[Any]"]
+"""Translates the message of a call, or answers it at once.
+
+Raises:
+    Refused, RlabError: the call is refused, and the answer has the result.
+"""
+
+
+class Rpc(NamedTuple):
+    """One RPC: its translator, the names of its message and of its answer, and whether it lasts as long as its peer."""
+
+    translate: Translator
+    request: str
+    response: str
+    is_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcDialect:
+    """RocketMQ's gRPC protocol for one server: its RPCs by name; `elsewhere` ends the refusal of any other."""
+
+    facts: Facts
+    rpcs: Mapping[str, Rpc]
+    elsewhere: str
+    check: Check | None = None  # with access control: checks that each call is signed
+
+    def checked_by(self, check: Check) -> GrpcDialect:
+        """The same for a server with access control."""
+        return replace(self, check=check)
+
+    def codec(self, peer: Peer) -> Edge:
+        """See `remoting.codec.Dialect`; `door` has the rest of a dialect."""
+        return Edge(self, peer)
+
+
+class Question(int):
+    """The opaque number of an outstanding request, with its call and the translator of its answer."""
+
+    call: Call
+    rpc: Rpc
+    asked: Asked
+
+
+class Edge:
+    """The codec and decoder of one connection; see the module header."""
+
+    def __init__(self, dialect: GrpcDialect, peer: Peer) -> None:
+        self.error: ProtocolError | None = None
+        self._dialect = dialect
+        self._peer = peer
+        self._caller = Caller(dialect.facts, peer)
+        self._http2 = Http2()
+        self._opaque = 0
+
+    # --- decoding ----------------------------------------------------------------------------------------------------
+
+    def decoder(self) -> Edge:
+        """See `remoting.codec.Codec`."""
+        return self
+
+    @property
+    def under_way(self) -> int:
+        """See `remoting.codec.Decoder`."""
+        return self._http2.under_way
+
+    def at_frame_boundary(self) -> bool:
+        """See `remoting.codec.Decoder`."""
+        return not self._http2.under_way
+
+    def feed(self, data: bytes) -> list[Command]:
+        """See `remoting.codec.Decoder`."""
+        commands: list[Command] = []
+        if self.error is not None:
+            return commands
+        try:
+            for kind, call in self._http2.receive(data):
+                command = self._happened(kind, call)
+                if command is not None:
+                    commands.append(command)
+        except ProtocolError as error:
+            self.error = error
+            return commands
+        out = self._http2.take()
+        if out:
+            self._peer.send_frame(out)
+        return commands
+
+    def _happened(self, kind: Kind, call: Call) -> Command | None:
+        if kind is Kind.CANCELLED:
+            return None
+        rpc = self._dialect.rpcs.get(call.method)
+        if rpc is None:
+            text = f"{call.method[:200]} is not served here: {self._dialect.elsewhere}"
+            self._http2.fail(call, UNIMPLEMENTED, text)
+            return None
+        if kind is Kind.MESSAGE:
+            return self._translate(call, rpc) if rpc.is_stream else None
+        if rpc.is_stream:
+            self._http2.send(call, (), end=True)
+            return None
+        if call.messages != 1:
+            self._http2.fail(call, INTERNAL, f"{call.method} takes one message, and {call.messages} came")
+            return None
+        return self._translate(call, rpc)
+
+    def _translate(self, call: Call, rpc: Rpc) -> Command | None:
+        try:
+            message = WORDS[rpc.request].FromString(call.message)
+        except DecodeError as error:
+            self._http2.fail(call, INTERNAL, f"the message is no {rpc.request}: {error}")
+            return None
+        try:
+            if self._dialect.check is not None:
+                check_signature(self._dialect.check, self._peer, call)
+            if not call.metadata.get("x-mq-client-id"):
+                raise Refused(words.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
+            asked = rpc.translate(self._caller, call, message)
+        except Refused as error:
+            asked = [WORDS[rpc.response](status=status(error.code, str(error)))]
+        except RlabError as error:
+            asked = [WORDS[rpc.response](status=status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))]
+        if not isinstance(asked, Asked):
+            self._http2.send(call, [each.SerializeToString() for each in asked], end=not rpc.is_stream)
+            return None
+        self._opaque += 1
+        opaque = Question(self._opaque)
+        opaque.call, opaque.rpc, opaque.asked = call, rpc, asked
+        return Command(REQUEST, asked.code, opaque, asked.header, asked.body)
+
+    # --- encoding ----------------------------------------------------------------------------------------------------
+
+    def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """See `remoting.codec.Codec`. A command without a form in this protocol becomes zero bytes."""
+        if flags != RESPONSE:
+            return b""
+        if not isinstance(opaque, Question):
+            # About the connection: the reason why it is closed.
+            return self._http2.goodbye(str(header.get("remark")))
+        asked, call = opaque.asked, opaque.call
+        if code and code not in asked.outcomes:
+            answer = [WORDS[opaque.rpc.response](status=status_of(code, str(header.get("remark") or "")))]
+        else:
+            answer = asked.answer(dict(header), body, code)
+        try:
+            self._http2.send(call, [each.SerializeToString() for each in answer], end=not opaque.rpc.is_stream)
+        except ProtocolError as error:
+            self.error = error
+            return self._http2.goodbye(str(error))
+        return self._http2.take()

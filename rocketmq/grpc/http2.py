@@ -1,0 +1,348 @@
+"""Http2: the bytes of one connection, as calls with messages, and back. Pure.
+
+A message of gRPC is a byte for its compression, four bytes for its length, and its bytes; it may be cut anywhere into
+frames. An answer is headers, messages and trailers with the status of gRPC.
+
+    event of `receive`         the peer has
+    MESSAGE, call              sent a whole message
+    ENDED, call                sent its last message, and waits for the answer
+    CANCELLED, call            reset the call: no answer reaches it
+
+Memory is bounded before it is spent: a peer may send 64 KiB of a message, and further bytes of one message at a time,
+for which it gets a larger window. The others wait for that. What a peer does not read, beyond its own windows, waits
+here up to a limit, at which the connection is closed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.events import (
+    Event as Http2Event,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import Frame, GoAwayFrame
+
+from model.errors import ProtocolError
+from model.grpc_limits import (
+    HTTP2_CONNECTION_WINDOW_BYTES,
+    MAX_GRPC_MESSAGE_BYTES,
+    MAX_HTTP2_CALLS,
+    MAX_HTTP2_HEADER_BYTES,
+)
+from model.limits import MAX_REMARK_CHARS, MAX_UNSENT_BYTES
+from rocketmq.grpc.floods import FrameGuard
+
+_WINDOW = 65_535
+"""Of each call, as HTTP/2 has it before any settings: a peer may send its first calls before it has ours."""
+_PREFIX_BYTES = 5
+_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
+_SERVICE = "/apache.rocketmq.v2.MessagingService/"
+RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
+"""Statuses of gRPC, in the trailers of an answer."""
+_UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
+
+
+class Kind(Enum):
+    """Kinds of events; see the module header."""
+
+    MESSAGE = 0
+    ENDED = 1
+    CANCELLED = 2
+
+
+class Call:
+    """One call of a peer.
+
+    Attributes:
+        method: name of the RPC, or its whole path if it is of another service.
+        metadata: its headers.
+        message: the last message that came, without its prefix.
+        messages: how many have come.
+        open: whether an answer would reach the peer.
+        note: whatever the edge keeps with it.
+    """
+
+    __slots__ = (
+        *("announced", "begun", "buffer", "message", "messages", "metadata", "method", "note", "number", "open"),
+        "window",
+    )
+
+    def __init__(self, number: int, metadata: dict[str, str]) -> None:
+        self.number = number
+        self.metadata = metadata
+        self.method = metadata.get(":path", "").removeprefix(_SERVICE)
+        self.message = b""
+        self.messages = 0
+        self.open = True
+        self.begun = False  # whether the headers of the answer were sent
+        self.buffer = bytearray()
+        self.announced = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
+        self.window = _WINDOW
+        self.note: Any = None
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long the peer waits for the answer, from the arrival of the call; None for as long as it takes."""
+        text = self.metadata.get("grpc-timeout", "")
+        digits, unit = text[:-1], text[-1:]
+        if not digits.isascii() or not digits.isdigit() or len(digits) > 8:
+            return None
+        return int(digits) * _UNITS_MS[unit] if unit in _UNITS_MS else 1
+
+
+Event = tuple[Kind, Call]
+
+
+class _Connection(H2Connection):
+    """The protocol with half a farewell: after the GOAWAY of a peer its calls go on, as the client of Node.js needs."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Http2Event]]:
+        return [], []
+
+
+class Http2:
+    """The server's side of one connection; `take` returns the bytes that its other methods want to send."""
+
+    def __init__(self) -> None:
+        self._guard = FrameGuard()
+        self._calls: dict[int, Call] = {}
+        self._large: deque[Call] = deque()  # calls with a long message; the first one has its window
+        self._unsent: dict[int, tuple[bytearray, list[tuple[str, str]] | None]] = {}
+        self._unsent_bytes = 0
+        self._taken_bytes = 0  # of the connection's window
+        self._h2 = _Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._h2.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: MAX_HTTP2_CALLS,
+                SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HTTP2_HEADER_BYTES,
+                SettingCodes.ENABLE_PUSH: 0,
+            },
+        )
+        self._h2.decoder.max_header_list_size = MAX_HTTP2_HEADER_BYTES
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - _WINDOW)
+
+    @property
+    def calls(self) -> Iterable[Call]:
+        """The calls that are not answered yet."""
+        return self._calls.values()
+
+    @property
+    def under_way(self) -> int:
+        """Bytes of the longest message that has partly come; 0 if there is none."""
+        if self._large:
+            return self._large[0].announced
+        return max((len(call.buffer) for call in self._calls.values()), default=0)
+
+    def take(self) -> bytes:
+        """The bytes to send now."""
+        return self._h2.data_to_send()
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take the next bytes of the stream.
+
+        Raises:
+            ProtocolError: they are not HTTP/2, or too much of it; the connection cannot go on.
+        """
+        self._guard.check(data)
+        events: list[Event] = []
+        try:
+            for event in self._h2.receive_data(data):
+                if isinstance(event, DataReceived):
+                    self._received(event, events)
+                elif isinstance(event, RequestReceived):
+                    self._calls[event.stream_id] = Call(event.stream_id, _texts(event.headers))
+                elif isinstance(event, StreamEnded):
+                    call = self._calls.get(event.stream_id)
+                    if call is not None:
+                        self._ended(call, events)
+                elif isinstance(event, StreamReset):
+                    self._forget(event.stream_id, events)
+                elif isinstance(event, WindowUpdated):
+                    self._flush(event.stream_id)
+                elif isinstance(event, RemoteSettingsChanged):
+                    self._flush(0)  # its windows may be larger now
+        except (H2Error, UnicodeDecodeError) as error:
+            raise ProtocolError(f"not HTTP/2 as gRPC has it ({type(error).__name__}: {error})") from error
+        return events
+
+    def _received(self, event: DataReceived, events: list[Event]) -> None:
+        self._taken_bytes += event.flow_controlled_length
+        if self._taken_bytes > HTTP2_CONNECTION_WINDOW_BYTES // 2:
+            self._h2.increment_flow_control_window(self._taken_bytes)
+            self._taken_bytes = 0
+        call = self._calls.get(event.stream_id)
+        if call is None:
+            return  # it was refused already
+        call.window -= event.flow_controlled_length
+        call.buffer += event.data
+        while call.open and len(call.buffer) >= _PREFIX_BYTES:
+            call.announced = _PREFIX_BYTES + int.from_bytes(call.buffer[1:_PREFIX_BYTES])
+            if call.buffer[0]:
+                self.fail(call, UNIMPLEMENTED, "compressed messages of gRPC are not read here: send them as they are")
+            elif call.announced > MAX_GRPC_MESSAGE_BYTES:
+                text = f"a message of {call.announced} bytes is longer than the {MAX_GRPC_MESSAGE_BYTES} allowed"
+                self.fail(call, RESOURCE_EXHAUSTED, text)
+            elif len(call.buffer) < call.announced:
+                self._widen(call)
+                return
+            else:
+                self._whole(call, events, is_last=event.stream_ended is not None)
+
+    def _whole(self, call: Call, events: list[Event], *, is_last: bool) -> None:
+        call.message = bytes(call.buffer[_PREFIX_BYTES : call.announced])
+        call.messages += 1
+        del call.buffer[: call.announced]
+        call.announced = 0
+        self._leave_line(call)
+        if not is_last and call.window < _WINDOW // 2 and self._reaches(call):
+            self._h2.increment_flow_control_window(_WINDOW - call.window, call.number)
+            call.window = _WINDOW
+        events.append((Kind.MESSAGE, call))
+
+    def _widen(self, call: Call) -> None:
+        """Let the rest of a long message come, when it is the first one in the line."""
+        missing = call.announced - len(call.buffer) - call.window
+        if not self._reaches(call):
+            return
+        if missing > 0 and call not in self._large:
+            self._large.append(call)
+        if missing > 0 and self._large[0] is call:
+            self._h2.increment_flow_control_window(missing, call.number)
+            call.window += missing
+
+    def _leave_line(self, call: Call) -> None:
+        if call in self._large:
+            self._large.remove(call)
+            if self._large:
+                self._widen(self._large[0])
+
+    def _ended(self, call: Call, events: list[Event]) -> None:
+        if call.buffer:
+            self.fail(call, INTERNAL, "the call ended in the middle of a message")
+        else:
+            events.append((Kind.ENDED, call))
+
+    def _forget(self, number: int, events: list[Event] | None = None) -> None:
+        call = self._calls.pop(number, None)
+        unsent = self._unsent.pop(number, None)
+        if unsent is not None:
+            self._unsent_bytes -= len(unsent[0])
+        if call is None:
+            return
+        was_open, call.open = call.open, False
+        call.buffer.clear()
+        self._leave_line(call)
+        if events is not None and was_open:
+            events.append((Kind.CANCELLED, call))
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def send(self, call: Call, messages: Iterable[bytes], *, end: bool) -> None:
+        """Send messages of an answer, and with `end` its end; nothing if the peer has reset the call.
+
+        Raises:
+            ProtocolError: the peer has left more unread than it may; the connection cannot go on.
+        """
+        if not self._reaches(call):
+            return
+        self._begin(call)
+        unsent, _ = self._unsent.setdefault(call.number, (bytearray(), None))
+        for message in messages:
+            unsent += b"\x00" + len(message).to_bytes(4) + message
+            self._unsent_bytes += _PREFIX_BYTES + len(message)
+        if end:
+            self._unsent[call.number] = unsent, [("grpc-status", "0")]
+            self._guard.answered()
+        self._flush(call.number)
+        if self._unsent_bytes > MAX_UNSENT_BYTES:
+            raise ProtocolError(
+                f"{self._unsent_bytes} bytes of answers wait for windows of the peer, which are too many"
+            )
+
+    def fail(self, call: Call, status: int, text: str) -> None:
+        """End a call with a status of gRPC; nothing if the peer has reset it."""
+        if not self._reaches(call):
+            return
+        trailers = [("grpc-status", str(status)), ("grpc-message", _quoted(text[:MAX_REMARK_CHARS]))]
+        if call.begun:
+            unsent, _ = self._unsent.pop(call.number, (bytearray(), None))
+            self._unsent_bytes -= len(unsent)
+        else:
+            trailers = [*_HEADERS, *trailers]
+        self._end(call.number, trailers)
+
+    def _begin(self, call: Call) -> None:
+        if not call.begun:
+            call.begun = True
+            self._h2.send_headers(call.number, _HEADERS)
+
+    def _flush(self, number: int) -> None:
+        """Send what the windows of the peer allow; of one call, or with number 0 of all."""
+        for each in list(self._unsent) if number == 0 else (number,) if number in self._unsent else ():
+            unsent, trailers = self._unsent[each]
+            if self._is_closed(each):
+                continue  # its reset comes next
+            room = self._h2.local_flow_control_window(each)
+            n_frames = 0
+            while unsent and room > 0:
+                size = min(room, len(unsent), self._h2.max_outbound_frame_size)
+                self._h2.send_data(each, bytes(memoryview(unsent)[:size]))
+                del unsent[:size]
+                self._unsent_bytes -= size
+                room -= size
+                n_frames += 1
+            self._guard.sent(n_frames)
+            if not unsent:
+                del self._unsent[each]
+                if trailers is not None:
+                    self._end(each, trailers)
+
+    def _end(self, number: int, trailers: list[tuple[str, str]]) -> None:
+        self._h2.send_headers(number, trailers, end_stream=True)
+        self._forget(number)
+        if not self._is_closed(number):  # the peer would send more, and nobody would read it
+            self._h2.reset_stream(number, ErrorCodes.NO_ERROR)
+
+    def _reaches(self, call: Call) -> bool:
+        """Whether an answer would reach the peer; frames are decoded before their events are handled."""
+        return call.open and not self._is_closed(call.number)
+
+    def _is_closed(self, number: int) -> bool:
+        stream = self._h2.streams.get(number)
+        return stream is None or stream.closed
+
+    def goodbye(self, text: str) -> bytes:
+        """The last bytes of the connection: GOAWAY with the reason."""
+        self._h2.clear_outbound_data_buffer()
+        last = self._h2.highest_inbound_stream_id
+        frame = GoAwayFrame(0, last, ErrorCodes.ENHANCE_YOUR_CALM, text[:MAX_REMARK_CHARS].encode())
+        return frame.serialize()
+
+
+def _texts(headers: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in headers}
+
+
+def _quoted(text: str) -> str:
+    """A text as gRPC wants it in a trailer: printable ASCII, and the rest as %XX."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 37 else f"%{byte:02X}" for byte in text.encode())

@@ -1,0 +1,111 @@
+"""One connection of gRPC clients: calls, refusals of the edge itself, several clients, hostile peers."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq.grpc import words
+from rocketmq.grpc.words import WORDS
+from tests.unit.broker.harness import World, simulated
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
+
+
+async def connected(world: World) -> GrpcClient:
+    await world.start_broker()
+    await world.peer("a").put_topic("t", read=1, write=1)
+    return await GrpcClient.connect(world)
+
+
+@simulated
+async def test_an_rpc_that_is_not_served_is_refused_by_its_name(world: World) -> None:
+    client = await connected(world)
+    _, answer = client.begin("PullMessage", b"")
+    await answer.ended
+    assert answer.status == "12"
+    assert answer.text.startswith("PullMessage is not served here: a broker serves QueryRoute, Telemetry")
+    assert (await client.send()).status.code == words.OK
+
+
+@simulated
+async def test_a_message_that_is_not_one_fails_its_call_alone(world: World) -> None:
+    client = await connected(world)
+    _, answer = client.begin("SendMessage", b"\xff\xff")
+    await answer.ended
+    assert (answer.status, "no SendMessageRequest" in answer.text) == ("13", True)
+    assert (await client.send()).status.code == words.OK
+
+
+@simulated
+async def test_a_call_takes_exactly_one_message(world: World) -> None:
+    client = await connected(world)
+    number = client.open("SendMessage")
+    client.say(number, send_of(message_of()), end=False)
+    answer = client.say(number, send_of(message_of()))
+    await answer.ended
+    assert (answer.status, answer.text) == ("13", "SendMessage takes one message, and 2 came")
+
+
+@simulated
+async def test_a_client_without_an_id_is_asked_for_it(world: World) -> None:
+    client = await connected(world)
+    [answer] = await client.call("SendMessage", send_of(message_of()), client_id="")
+    assert answer.status.code == words.CLIENT_ID_REQUIRED
+
+
+@simulated
+async def test_many_calls_at_a_time_are_each_answered(world: World) -> None:
+    client = await connected(world)
+    calls = [client.begin("SendMessage", send_of(message_of(message_id=f"{n:04}"))) for n in range(100)]
+    for n, (_, answer) in enumerate(calls):
+        await answer.ended
+        [entry] = WORDS["SendMessageResponse"].FromString(answer.messages[0]).entries
+        assert entry.message_id == f"{n:04}"
+
+
+@simulated
+async def test_garbage_is_answered_with_the_reason_and_the_connection_is_closed(world: World) -> None:
+    client = await connected(world)
+    await client.send()
+    client.write(b"\xff" * 64)
+    await client.closed
+    assert client.goodbye == "a frame of 16777215 bytes was announced, more than the 16384 allowed"
+
+
+@simulated
+async def test_a_flood_of_resets_is_cut_off_and_others_are_served(world: World) -> None:
+    client, other = await connected(world), await GrpcClient.connect(world, "other")
+    for _ in range(200):
+        number, _ = client.begin("SendMessage", send_of(message_of()))
+        client.cancel(number)
+    await client.closed
+    assert "more calls were reset than answered" in (client.goodbye or "")
+    assert (await other.send()).status.code == words.OK
+
+
+@simulated
+async def test_a_flood_of_pings_is_cut_off(world: World) -> None:
+    client = await connected(world)
+    for _ in range(2_000):
+        client.h2.ping(b"12345678")
+    client.flush()
+    await client.closed
+    assert "frames without a call are too many" in (client.goodbye or "")
+
+
+@simulated
+async def test_a_message_that_stops_in_its_middle_is_dropped_in_time(world: World) -> None:
+    client = await connected(world)
+    number = client.open("SendMessage")
+    client.h2.send_data(number, b"\0\0\0\x10\0half")
+    client.flush()
+    began = world.now
+    await client.closed
+    assert world.now - began == pytest.approx(30, abs=1)
+
+
+@simulated
+async def test_a_call_over_a_replaced_connection_needs_no_settings(world: World) -> None:
+    client = await connected(world)
+    client.close()
+    again = await GrpcClient.connect(world)
+    assert (await again.send()).status.code == words.OK

@@ -1,0 +1,153 @@
+"""Sends over gRPC: what is stored, how it is answered, what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+
+from model.limits import MAX_BODY_BYTES
+from model.message import MAX_DELAY_MS
+from rocketmq.grpc import words
+from rocketmq.grpc.words import WORDS, timestamp_of
+from tests.unit.broker.harness import Peer, World, simulated
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
+from tests.unit.rocketmq.test_sending import read
+
+
+async def begin(world: World, *, queues: int = 2) -> tuple[GrpcClient, Peer]:
+    await world.start_broker()
+    peer = world.peer("a")
+    await peer.put_topic("t", read=queues, write=queues)
+    return await GrpcClient.connect(world), peer
+
+
+@simulated
+async def test_a_message_is_an_ordinary_message_for_our_consumers(world: World) -> None:
+    client, peer = await begin(world, queues=1)
+    more = {"tag": "red", "keys": ["k1", "k2"], "born_timestamp": timestamp_of(1_000), "trace_context": "trace"}
+    message = message_of(b"hello", properties={"mine": "ü"}, message_id="01ID", **more)
+    answer = await client.one("SendMessage", send_of(message))
+    assert answer.status.code == words.OK
+    [entry] = answer.entries
+    assert (entry.status.code, entry.message_id, entry.offset, entry.transaction_id) == (words.OK, "01ID", 0, "")
+    [stored] = await read(peer)
+    assert (stored.body, stored.tags, list(stored.keys)) == (b"hello", "red", ["k1", "k2"])
+    assert (stored.message_id, stored.born_ms) == ("01ID", 1_000)
+    assert stored.properties == {"mine": "ü", "TRACE_CONTEXT": "trace"}
+
+
+@simulated
+async def test_messages_take_the_queues_in_turns_whatever_queue_the_client_names(world: World) -> None:
+    client, peer = await begin(world)
+    for _ in range(4):
+        await client.send(queue_id=0)
+    assert [len(await read(peer, queue_id=queue)) for queue in (0, 1)] == [2, 2]
+
+
+@simulated
+async def test_messages_of_a_group_are_in_one_queue_in_their_order(world: World) -> None:
+    client, peer = await begin(world, queues=4)
+    for n in range(8):
+        await client.send(b"%d" % n, message_type=words.FIFO, message_group=f"group-{n % 2}")
+    queues = [await read(peer, queue_id=queue) for queue in range(4)]
+    by_group: dict[str, list[bytes]] = {}
+    for stored in queues:
+        for message in stored:
+            by_group.setdefault(message.properties["__SHARDINGKEY"], []).append(message.body)
+    assert by_group == {"group-0": [b"0", b"2", b"4", b"6"], "group-1": [b"1", b"3", b"5", b"7"]}
+    assert sum(bool(stored) for stored in queues) <= 2
+
+
+@simulated
+async def test_a_delayed_message_comes_at_its_time_and_one_of_the_past_at_once(world: World) -> None:
+    client, peer = await begin(world, queues=1)
+    now_ms = world.simulation.clock_ms()
+    later = await client.send(b"later", message_type=words.DELAY, delivery_timestamp=timestamp_of(int(now_ms) + 5_000))
+    assert later.entries[0].offset == -1
+    await client.send(b"past", message_type=words.DELAY, delivery_timestamp=timestamp_of(1))
+    assert [each.body for each in await read(peer)] == [b"past"]
+    await world.sleep(5.1)
+    assert [each.body for each in await read(peer)] == [b"past", b"later"]
+
+
+@simulated
+async def test_several_messages_are_stored_together_and_answered_one_by_one(world: World) -> None:
+    client, peer = await begin(world, queues=1)
+    sent = [message_of(b"%d" % n, message_id=f"0{n}") for n in range(3)]
+    answer = await client.one("SendMessage", send_of(*sent))
+    assert [(entry.message_id, entry.offset) for entry in answer.entries] == [("00", 0), ("01", 1), ("02", 2)]
+    assert [each.body for each in await read(peer)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+@simulated
+async def test_a_compressed_body_is_stored_as_it_was_before(world: World, pack: Any) -> None:
+    client, peer = await begin(world, queues=1)
+    await client.send(pack(b"x" * 9_000), body_encoding=words.GZIP)
+    [stored] = await read(peer)
+    assert stored.body == b"x" * 9_000
+
+
+@simulated
+async def test_the_longest_body_fits_and_one_byte_more_is_refused(world: World) -> None:
+    client, _ = await begin(world, queues=1)
+    assert (await client.send(b"x" * MAX_BODY_BYTES)).status.code == words.OK
+    assert (await client.send(b"x" * (MAX_BODY_BYTES + 1))).status.code == words.BODY_TOO_LARGE
+    bomb = zlib.compress(b"x" * (MAX_BODY_BYTES + 1))
+    assert (await client.send(bomb, body_encoding=words.GZIP)).status.code == words.BODY_TOO_LARGE
+
+
+REFUSED: list[tuple[int, str, dict[str, Any]]] = [
+    (words.ILLEGAL_MESSAGE_ID, "the message has no id", {"message_id": " "}),
+    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_group": "g"}),
+    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": words.FIFO}),
+    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": words.DELAY}),
+    (words.CONFLICT_WITH_TYPE, "the type 6 of a message is not known", {"message_type": 6}),
+    (words.NOT_IMPLEMENTED, "transactions", {"message_type": words.TRANSACTION}),
+    (words.BODY_EMPTY, "the body is empty", {"body": b""}),
+    (words.ILLEGAL_PROPERTY_KEY, "'UNIQ_KEY'", {"properties": {"UNIQ_KEY": "x"}}),
+    (words.ILLEGAL_PROPERTY_KEY, "must not have the name", {"properties": {"a\nb": "x"}}),
+    (words.ILLEGAL_TOPIC, "the name of the topic is missing", {"topic": ""}),
+    (words.TOPIC_NOT_FOUND, "nowhere", {"topic": "nowhere"}),
+    (words.MESSAGE_CORRUPTED, "damaged", {"body": b"no zlib at all", "body_encoding": words.GZIP}),
+    (words.MESSAGE_CORRUPTED, "one tag", {"tag": "a||b"}),
+    (
+        words.ILLEGAL_DELIVERY_TIME,
+        "within 40 days",
+        {"message_type": words.DELAY, "delivery_timestamp": timestamp_of(10**12 * 2 + MAX_DELAY_MS)},
+    ),
+]
+
+
+@simulated
+async def test_a_message_that_is_refused_is_named_with_the_reason_and_not_stored(world: World) -> None:
+    await world.start_broker(auto_create_topics=False)
+    peer = world.peer("a")
+    await peer.put_topic("t", read=1, write=1)
+    client = await GrpcClient.connect(world)
+    for code, text, wrong in REFUSED:
+        answer = await client.one("SendMessage", send_of(message_of(**{"body": b"m", **wrong})))
+        assert (answer.status.code, text in answer.status.message) == (code, True), (wrong, answer.status)
+    assert not await read(peer)
+
+
+@simulated
+async def test_sends_of_several_messages_have_one_topic_and_no_delay(world: World) -> None:
+    client, peer = await begin(world)
+    delayed = message_of(message_type=words.DELAY, delivery_timestamp=timestamp_of(10**13))
+    for sent in (send_of(), send_of(message_of(), message_of(topic="u")), send_of(message_of(), delayed)):
+        answer = await client.one("SendMessage", sent)
+        assert answer.status.code in (words.BAD_REQUEST, words.ILLEGAL_DELIVERY_TIME)
+    near = message_of(
+        message_type=words.DELAY, delivery_timestamp=timestamp_of(int(world.simulation.clock_ms()) + 1_000)
+    )
+    answer = await client.one("SendMessage", send_of(message_of(), near))
+    assert (answer.status.code, answer.status.message) == (
+        words.BAD_REQUEST,
+        "a delayed message is sent by itself, not with others",
+    )
+    assert WORDS["SendMessageResponse"]() != answer
+    assert not await read(peer)

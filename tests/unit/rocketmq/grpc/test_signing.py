@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from typing import Any
+
+from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.signing import check_signature
+
+DATE = "20261128T060000Z"
+
+
+def checked(authorization: str) -> list[Any]:
+    seen: list[Any] = []
+    headers = {"authorization": authorization, "x-mq-date-time": DATE}
+    check_signature(lambda *arguments: seen.append(arguments), "peer", Call(1, headers))
+    return seen
+
+
+def test_the_date_is_signed_and_the_digits_may_be_large_or_small() -> None:
+    right = hmac.digest(b"12345678", DATE.encode(), "sha1")
+    for digits in (right.hex(), right.hex().upper()):
+        for credential in ("alice", "alice/region/RocketMQ"):
+            header = f"MQv2-HMAC-SHA1 Credential={credential}, SignedHeaders=x-mq-date-time, Signature={digits}"
+            assert checked(header) == [("peer", "alice", b64encode(right).decode(), (DATE.encode(),))]
+
+
+def test_a_header_of_another_form_is_no_signature() -> None:
+    for header in ("", "Bearer x", "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=other, Signature=00"):
+        assert checked(header) == [("peer", "", "", (DATE.encode(),))]
+    odd = "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=0g"
+    assert checked(odd) == [("peer", "a", "", (DATE.encode(),))]
