@@ -11,6 +11,8 @@ MAX_HTTP2_HEADER_BYTES = 16 * 1024
 """The headers of a call, packed and unpacked: those of a stock client take 1 KiB."""
 HTTP2_CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024
 """Bytes of messages that may be on their way over one connection."""
+MAX_GRPC_CLIENTS = 64
+"""Clients of one connection whose subscriptions it knows: clients of one process share it."""
 MAX_HTTP2_SPARE_FRAMES = 1_024
 HTTP2_SPARE_PER_ANSWER = 64
 """Frames without a call that a peer may send: that many ahead, and so many more for each answered call."""

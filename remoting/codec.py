@@ -12,9 +12,8 @@ Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `P
     accepts no more bytes. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us
     allocate memory for bytes that it only announces.
 
-The encoder and decoder are behind `Codec`, because a server may speak other dialects on the same port: `FirstBytes`
-recognises the dialect by the first bytes of a connection and is then replaced, so that later messages cost nothing
-more.
+The encoder and decoder are behind `Codec`: a server may speak other dialects on the same port, which `FirstBytes` finds
+out by the first bytes of a connection; then it is replaced, so that later messages cost nothing more.
 """
 
 from __future__ import annotations
@@ -102,7 +101,9 @@ class Peer(Protocol):
 
     def send_frame(self, frame: bytes) -> None:
         """Send an encoded frame."""
-        ...
+
+    def handle_soon(self, command: Command) -> None:
+        """Handle a command of the codec itself, in the next iteration."""
 
     def use(self, codec: Codec) -> Decoder:
         """Encode and decode with this codec from now on; returns its decoder."""

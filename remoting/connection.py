@@ -293,6 +293,10 @@ class Connection(asyncio.Protocol):
                 if part:
                     self._send(part)
 
+    def handle_soon(self, command: Command) -> None:
+        """Handle a command that the codec of a dialect has made itself, in the next iteration."""
+        self._loop.call_soon(self._handle, command)
+
     def use(self, codec: Codec) -> Decoder:
         """Encode and decode with another codec from now on; returns its decoder."""
         self._encode = codec.encode

@@ -2,6 +2,7 @@
 
 Calls are translated at the edge of name servers and brokers, as RocketMQ's remoting protocol is beside this room. Read
 `words` (the messages of the protocol), `http2` (bytes and calls) with `floods` (the limits against hostile peers),
-`edge` (one connection), `status` (results), then the translators of calls: `routes`, `joining`, `sending`; `dialect`
-lists them. Others import only `door`, which imports the rest with the first gRPC client.
+`edge` (one connection), `status` (results), `handles` (of received messages), then the translators of calls: `routes`,
+`joining`, `sending`, `receiving`, `acking`; `dialect` lists them. `signing` is for access control. Others import only
+`door`, which imports the rest with the first gRPC client.
 """

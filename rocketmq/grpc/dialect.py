@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq.edge import Facts
-from rocketmq.grpc import joining, routes, sending
+from rocketmq.grpc import acking, joining, receiving, routes, sending
 from rocketmq.grpc.edge import GrpcDialect, Rpc
 
 _NAME_SERVER_RPCS = {"QueryRoute": Rpc(routes.query_name_server, "QueryRouteRequest", "QueryRouteResponse")}
@@ -15,6 +15,15 @@ _BROKER_RPCS = {
         joining.farewell, "NotifyClientTerminationRequest", "NotifyClientTerminationResponse"
     ),
     "SendMessage": Rpc(sending.send, "SendMessageRequest", "SendMessageResponse"),
+    "QueryAssignment": Rpc(receiving.query_assignment, "QueryAssignmentRequest", "QueryAssignmentResponse"),
+    "ReceiveMessage": Rpc(receiving.receive, "ReceiveMessageRequest", "ReceiveMessageResponse"),
+    "AckMessage": Rpc(acking.acknowledge, "AckMessageRequest", "AckMessageResponse"),
+    "ChangeInvisibleDuration": Rpc(
+        acking.change_invisible_duration, "ChangeInvisibleDurationRequest", "ChangeInvisibleDurationResponse"
+    ),
+    "ForwardMessageToDeadLetterQueue": Rpc(
+        acking.forward_to_dlq, "ForwardMessageToDeadLetterQueueRequest", "ForwardMessageToDeadLetterQueueResponse"
+    ),
 }
 
 

@@ -11,13 +11,15 @@ server that was restarted does not have it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from model.errors import ProtocolError, RlabError
+from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.response_code import ResponseCode
+from model.subscription import Expression
 from remoting.codec import Peer
 from remoting.command import REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -33,7 +35,9 @@ from rocketmq.signing import Check
 class Asked(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
 
-    `answer` gets header, body and code of the answer, and returns the messages of the call's answer.
+    `answer` gets header, body and code of the answer, and returns the messages of the call's answer. `refusal` is the
+    message whose status is set where the request is refused, if that is not an empty one. `unread` gets the answer
+    instead, once its client has reset the call.
     """
 
     code: RequestCode
@@ -41,15 +45,39 @@ class Asked(NamedTuple):
     body: bytes | None
     answer: Callable[[dict[str, Any], bytes | None, int], list[Any]]
     outcomes: tuple[int, ...] = ()
+    refusal: Any = None
+    unread: Callable[[dict[str, Any], bytes | None, int], None] | None = None
+
+
+class Unasked(int):
+    """The opaque number of a request that the edge itself sends."""
+
+
+_UNASKED = Unasked(0)
+Subscribed = dict[str, dict[str, Expression]]
+"""Group -> topic -> filter, of one client."""
 
 
 @dataclass(slots=True)
 class Caller:
-    """The clients of one connection, as translators need them."""
+    """The clients of one connection, as translators need them; `groups` is by client id."""
 
     facts: Facts
     peer: Peer
     picked_queues: int = 0
+    groups: dict[str, Subscribed] = field(default_factory=dict)
+
+    def subscribed(self, call: Call, group: str, topics: Mapping[str, Expression]) -> None:
+        """Remember what the client of a call reads, for its heartbeats; of too many clients the oldest is forgotten."""
+        client_id = client_id_of(call)
+        of_client = self.groups.setdefault(client_id, {})
+        of_client.setdefault(group, {}).update(topics)
+        while len(self.groups) > MAX_GRPC_CLIENTS:
+            del self.groups[next(iter(self.groups))]
+
+    def ask(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
+        """Send a request of the edge itself, whose answer nobody needs."""
+        self.peer.handle_soon(Command(REQUEST, code, _UNASKED, header, body))
 
     @property
     def address(self) -> str:
@@ -90,6 +118,11 @@ class GrpcDialect:
     def codec(self, peer: Peer) -> Edge:
         """See `remoting.codec.Dialect`; `door` has the rest of a dialect."""
         return Edge(self, peer)
+
+
+def client_id_of(call: Call) -> str:
+    """The id of the client of a call."""
+    return call.metadata["x-mq-client-id"]
 
 
 class Question(int):
@@ -192,12 +225,19 @@ class Edge:
         """See `remoting.codec.Codec`. A command without a form in this protocol becomes zero bytes."""
         if flags != RESPONSE:
             return b""
+        if isinstance(opaque, Unasked):
+            return b""
         if not isinstance(opaque, Question):
             # About the connection: the reason why it is closed.
             return self._http2.goodbye(str(header.get("remark")))
         asked, call = opaque.asked, opaque.call
         if code and code not in asked.outcomes:
-            answer = [WORDS[opaque.rpc.response](status=status_of(code, str(header.get("remark") or "")))]
+            refused = WORDS[opaque.rpc.response]() if asked.refusal is None else asked.refusal
+            refused.status.CopyFrom(status_of(code, str(header.get("remark") or "")))
+            answer = [refused]
+        elif not call.open and asked.unread is not None:
+            asked.unread(dict(header), body, code)
+            return b""
         else:
             answer = asked.answer(dict(header), body, code)
         try:

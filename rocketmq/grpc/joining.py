@@ -3,25 +3,40 @@
 RocketMQ: ClientActivity, GrpcClientSettingsManager.
 
 A client sends its settings over a stream that lasts as long as itself, and takes over those of the answer: how often
-and how fast it tries again, how long a message may be. Producers need no more: nothing of them is kept, and their
-heartbeats are answered.
+and how fast it tries again, how long a message may be. A consumer is a member of its group from its first heartbeat
+on, with the subscriptions of its settings, or, after a restart of the broker, of its last receives. Of a producer
+nothing is kept.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from model.limits import MAX_BODY_BYTES
+import msgpack
+
+from model.group_settings import OWN_ATTEMPTS
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_POP_BATCH
+from model.message import retry_delay_ms
+from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller
+from rocketmq.grpc.edge import Asked, Caller, client_id_of
 from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.receiving import expression_of, group_of
 from rocketmq.grpc.status import Refused, status
 from rocketmq.grpc.words import WORDS, duration_of
 
 _SEND_ATTEMPTS, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, _PAUSE_FACTOR = 3, 10, 1_000, 2.0
 """How a producer tries again. RocketMQ: ClientConfig of the proxy."""
 _REQUEST_TIMEOUT_MS = 3_000
+_POLL_MS = 20_000
+"""How long a push consumer lets a receive wait."""
+_CONSUMERS = (words.PUSH_CONSUMER, words.SIMPLE_CONSUMER)
+_SESSION_S = 30.0
+"""A consumer sends a heartbeat every 10 s."""
+_STRATEGY = "AVG"
+"""The name that members of a group have to agree on; a member that pops has no strategy."""
 
 
 def telemetry(caller: Caller, call: Call, command: Any) -> Asked | list[Any]:
@@ -29,31 +44,67 @@ def telemetry(caller: Caller, call: Call, command: Any) -> Asked | list[Any]:
     if not command.HasField("settings"):
         return []
     said = command.settings
-    if said.client_type != words.PRODUCER:
-        raise Refused(words.UNRECOGNIZED_CLIENT_TYPE, _ONLY_PRODUCERS)
-    backoff = WORDS["ExponentialBackoff"](
-        initial=duration_of(_FIRST_PAUSE_MS), max=duration_of(_LONGEST_PAUSE_MS), multiplier=_PAUSE_FACTOR
-    )
     settings = WORDS["Settings"](
-        client_type=said.client_type,
-        backoff_policy=WORDS["RetryPolicy"](max_attempts=_SEND_ATTEMPTS, exponential_backoff=backoff),
-        request_timeout=duration_of(_REQUEST_TIMEOUT_MS),
-        publishing=WORDS["Publishing"](
-            topics=said.publishing.topics, max_body_size=MAX_BODY_BYTES, validate_message_type=True
-        ),
-        metric=WORDS["Metric"](on=False),
+        client_type=said.client_type, request_timeout=duration_of(_REQUEST_TIMEOUT_MS), metric=WORDS["Metric"](on=False)
     )
-    return _alive(WORDS["TelemetryCommand"](status=status(words.OK), settings=settings))
+    if said.client_type == words.PRODUCER:
+        settings.backoff_policy.max_attempts = _SEND_ATTEMPTS
+        backoff = settings.backoff_policy.exponential_backoff
+        backoff.initial.CopyFrom(duration_of(_FIRST_PAUSE_MS))
+        backoff.max.CopyFrom(duration_of(_LONGEST_PAUSE_MS))
+        backoff.multiplier = _PAUSE_FACTOR
+        settings.publishing.topics.extend(said.publishing.topics)
+        settings.publishing.max_body_size, settings.publishing.validate_message_type = MAX_BODY_BYTES, True
+        return _alive(WORDS["TelemetryCommand"](status=status(words.OK), settings=settings))
+    _check_kind(said.client_type)
+    group = group_of(said.subscription.group)
+    filters = {each.topic.name: expression_of(each.expression) for each in said.subscription.subscriptions}
+    caller.subscribed(call, group, filters)
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        of_group: Any = msgpack.unpackb(body or b"")
+        retries = of_group[-1]
+        pauses_ms = answered.get("retry_delays_ms") or [retry_delay_ms(times) for times in range(MAX_ATTEMPTS)]
+        settings.backoff_policy.max_attempts = MAX_ATTEMPTS if retries == OWN_ATTEMPTS else retries + 1
+        settings.backoff_policy.customized_backoff.next.extend(duration_of(ms) for ms in pauses_ms)
+        settings.subscription.CopyFrom(said.subscription)
+        settings.subscription.fifo = answered.get("fifo", False)
+        settings.subscription.receive_batch_size = MAX_POP_BATCH
+        settings.subscription.long_polling_timeout.CopyFrom(duration_of(_POLL_MS))
+        return [WORDS["TelemetryCommand"](status=status(words.OK), settings=settings)]
+
+    return Asked(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer)
 
 
-_ONLY_PRODUCERS = "only producers are served over gRPC here: consume with a client of the remoting protocol"
+def heartbeat(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+    """Translate the heartbeat of a consumer; others are answered.
 
+    A consumer of which the edge knows no subscription yet joins with a later one: its next receive comes soon.
+    """
+    response = WORDS["HeartbeatResponse"]
+    if request.client_type == words.PRODUCER:
+        return _alive(response(status=status(words.OK)))
+    _check_kind(request.client_type)
+    group, client_id = group_of(request.group), client_id_of(call)
+    filters = caller.groups.get(client_id, {}).get(group)
+    if not filters:
+        return _alive(response(status=status(words.OK)))
+    member = ConsumerData(
+        group=group,
+        consume_type=ConsumeType.POP,
+        model=MessageModel.CLUSTERING,
+        consume_from=ConsumeFrom.LAST_OFFSET,
+        strategy=_STRATEGY,
+        subscriptions=tuple(subscription_of(topic, given, 0) for topic, given in sorted(filters.items())),
+        session_timeout_s=_SESSION_S,
+        leaseless=True,
+    )
+    beat = HeartbeatData(client_id=client_id, consumers=(member,), producer_groups=(), checkers=())
 
-def heartbeat(caller: Caller, call: Call, request: Any) -> Asked:
-    """Answer the heartbeat of a client."""
-    if request.client_type != words.PRODUCER:
-        raise Refused(words.UNRECOGNIZED_CLIENT_TYPE, _ONLY_PRODUCERS)
-    return _alive(WORDS["HeartbeatResponse"](status=status(words.OK)))
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        return [response(status=status(words.OK))]
+
+    return Asked(RequestCode.HEART_BEAT, {}, msgpack.packb(beat.to_wire()), answer)
 
 
 def _alive(message: Any) -> Asked:
@@ -68,6 +119,21 @@ def _alive(message: Any) -> Asked:
     return Asked(RequestCode.GET_SERVER_STATE, {}, None, answer)
 
 
-def farewell(caller: Caller, call: Call, request: Any) -> list[Any]:
-    """Answer the farewell of a client."""
-    return [WORDS["NotifyClientTerminationResponse"](status=status(words.OK))]
+def farewell(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+    """Translate the farewell of a client; its group has its messages again at once."""
+    response, client_id = WORDS["NotifyClientTerminationResponse"], client_id_of(call)
+    caller.groups.pop(client_id, None)
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        return [response(status=status(words.OK))]
+
+    if not request.group.name:
+        return _alive(response(status=status(words.OK)))
+    header = {"client_id": client_id, "groups": [request.group.name]}
+    return Asked(RequestCode.UNREGISTER_CLIENT, header, None, answer)
+
+
+def _check_kind(client_type: int) -> None:
+    if client_type not in _CONSUMERS:
+        text = f"clients of type {client_type} are not served: producers, push consumers and simple consumers are"
+        raise Refused(words.UNRECOGNIZED_CLIENT_TYPE, text)

@@ -14,6 +14,7 @@ import msgpack
 from model.topic_route import Perm
 from remoting.address import parse_address
 from remoting.request_code import RequestCode
+from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import words
 from rocketmq.grpc.edge import Asked, Caller
 from rocketmq.grpc.http2 import Call
@@ -40,12 +41,7 @@ def _query(code: RequestCode, request: Any) -> Asked:
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         found: Any = msgpack.unpackb(body or b"")
-        addresses = {
-            name: address
-            for _, name, listed in found["brokers"]
-            for broker_id, address in listed
-            if broker_id == _MASTER
-        }
+        addresses = _masters(found)
         queues = [
             _queue(topic, name, addresses[name], queue_id, permission)
             for name, read, write, perm in found["queues"]
@@ -55,6 +51,22 @@ def _query(code: RequestCode, request: Any) -> Asked:
         return [WORDS["QueryRouteResponse"](status=status(words.OK), message_queues=queues)]
 
     return Asked(code, {"topic": topic}, None, answer)
+
+
+def readable_brokers(topic: str, found: Any) -> list[Any]:
+    """One queue for each broker of a route that can be read; its number stands for any queue of the broker."""
+    addresses = _masters(found)
+    return [
+        _queue(topic, name, addresses[name], ANY_QUEUE, words.READ)
+        for name, read, _, perm in found["queues"]
+        if name in addresses and read and perm & Perm.READ
+    ]
+
+
+def _masters(found: Any) -> dict[str, str]:
+    return {
+        name: address for _, name, listed in found["brokers"] for broker_id, address in listed if broker_id == _MASTER
+    }
 
 
 def _permissions(read: int, write: int, perm: int) -> list[tuple[int, int]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.limits import MAX_BODY_BYTES
+from remoting.request_code import RequestCode
 from rocketmq.grpc import words
 from rocketmq.grpc.words import WORDS, duration_ms
 from tests.unit.broker.harness import World, simulated
+from tests.unit.rocketmq.grpc.consuming import GROUP, received
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
 
@@ -49,15 +52,112 @@ async def test_a_producer_gets_the_settings_without_which_stock_clients_fail(wor
     assert answer.status == "0"
 
 
+def consumer_settings(kind: int = words.PUSH_CONSUMER) -> Any:
+    entry = WORDS["SubscriptionEntry"](
+        topic=WORDS["Resource"](name="t"), expression=WORDS["FilterExpression"](type=words.TAG, expression="a||b")
+    )
+    subscription = WORDS["Subscription"](group=GROUP, subscriptions=[entry])
+    return WORDS["TelemetryCommand"](settings=WORDS["Settings"](client_type=kind, subscription=subscription))
+
+
+def members(world: World) -> dict[str, list[str]]:
+    """Client id -> topics of the members of the group."""
+    info = world.broker.groups.table.get("g")
+    return {} if info is None else {name: sorted(each.subscriptions) for name, each in info.members.items()}
+
+
 @simulated
-async def test_consumers_are_refused_by_name(world: World) -> None:
+async def test_a_consumer_gets_the_settings_of_its_group(world: World) -> None:
+    await world.start_broker()
+    operator = world.peer("operator")
+    client = await GrpcClient.connect(world)
+    number = client.open("Telemetry")
+    answer = client.say(number, consumer_settings(), end=False)
+    await world.sleep(1)
+    settings = last_of(answer.messages).settings
+    assert (settings.client_type, settings.subscription.group.name) == (words.PUSH_CONSUMER, "g")
+    assert settings.backoff_policy.max_attempts == 16
+    pauses = [duration_ms(each) for each in settings.backoff_policy.customized_backoff.next]
+    assert pauses[:3] == [10_000, 30_000, 60_000]
+    assert (settings.subscription.receive_batch_size, settings.subscription.fifo) == (32, False)
+    assert duration_ms(settings.subscription.long_polling_timeout) == 20_000
+    assert settings.subscription.subscriptions[0].expression.expression == "a||b"
+    assert settings.HasField("metric")
+    await operator.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"group": "g", "max_attempts": 2})
+    client.say(number, consumer_settings(), end=False)
+    await world.sleep(1)
+    assert last_of(answer.messages).settings.backoff_policy.max_attempts == 3
+
+
+@simulated
+async def test_a_consumer_is_a_member_from_its_heartbeat_until_its_farewell(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic("t")
+    client = await GrpcClient.connect(world)
+    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.PUSH_CONSUMER)
+    assert (await client.one("Heartbeat", beat)).status.code == words.OK
+    assert members(world) == {}, "nobody knows what it reads"
+    client.say(client.open("Telemetry"), consumer_settings(), end=False)
+    assert (await client.one("Heartbeat", beat)).status.code == words.OK
+    assert members(world) == {"stock@1": ["t"]}
+    await world.sleep(29)
+    await client.one("Heartbeat", beat)
+    await world.sleep(29)
+    assert members(world) == {"stock@1": ["t"]}
+    gone = WORDS["NotifyClientTerminationRequest"](group=GROUP)
+    assert (await client.one("NotifyClientTermination", gone)).status.code == words.OK
+    assert members(world) == {}
+
+
+@simulated
+async def test_after_a_restart_a_consumer_is_a_member_by_what_it_receives(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic("t")
+    client = await GrpcClient.connect(world)
+    await received(client, poll_ms=0)
+    await client.one("Heartbeat", WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER))
+    assert members(world) == {"stock@1": ["t"]}
+
+
+@simulated
+async def test_clients_of_one_process_share_a_connection_and_are_members_each(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic("t")
+    client = await GrpcClient.connect(world)
+    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER)
+    for client_id in ("one@1", "two@1"):
+        await received(client, client_id, poll_ms=0)
+        await client.call("Heartbeat", beat, client_id=client_id)
+    assert members(world) == {"one@1": ["t"], "two@1": ["t"]}
+    gone = WORDS["NotifyClientTerminationRequest"](group=GROUP)
+    await client.call("NotifyClientTermination", gone, client_id="one@1")
+    assert list(members(world)) == ["two@1"]
+    client.close()
+    await world.sleep(1)
+    assert members(world) == {}
+
+
+@simulated
+async def test_the_clients_that_a_connection_remembers_are_limited(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic("t")
+    client = await GrpcClient.connect(world)
+    for number in range(MAX_GRPC_CLIENTS + 1):
+        await received(client, f"{number}@1", poll_ms=0)
+    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER)
+    for number in (0, 1, MAX_GRPC_CLIENTS):
+        await client.call("Heartbeat", beat, client_id=f"{number}@1")
+    assert list(members(world)) == ["1@1", f"{MAX_GRPC_CLIENTS}@1"]
+
+
+@simulated
+async def test_clients_of_other_kinds_are_refused_by_name(world: World) -> None:
     await world.start_broker()
     client = await GrpcClient.connect(world)
-    settings = WORDS["Settings"](client_type=words.PUSH_CONSUMER, subscription=WORDS["Subscription"]())
-    answer = client.say(client.open("Telemetry"), WORDS["TelemetryCommand"](settings=settings), end=False)
+    answer = client.say(client.open("Telemetry"), consumer_settings(5), end=False)
     await world.sleep(1)
     assert last_of(answer.messages).status.code == words.UNRECOGNIZED_CLIENT_TYPE
-    beat = await client.one("Heartbeat", WORDS["HeartbeatRequest"](client_type=words.SIMPLE_CONSUMER))
+    beat = await client.one("Heartbeat", WORDS["HeartbeatRequest"](group=GROUP, client_type=5))
     assert beat.status.code == words.UNRECOGNIZED_CLIENT_TYPE
 
 

@@ -33,6 +33,9 @@ class Server:
     def send_frame(self, frame: bytes) -> None:
         self.asked += self._decoder.feed(frame)
 
+    def handle_soon(self, command: Command) -> None:
+        raise AssertionError("this protocol asks nothing by itself")
+
     def use(self, codec: Codec) -> Decoder:
         return codec.decoder()
 

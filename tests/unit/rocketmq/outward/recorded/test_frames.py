@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from model.response_code import ResponseCode
 from remoting.codec import Codec, Decoder
+from remoting.command import Command
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
@@ -77,6 +78,9 @@ class Connection:
 
     def send_frame(self, frame: bytes) -> None:
         self.sent += frame
+
+    def handle_soon(self, command: Command) -> None:
+        raise AssertionError("this protocol asks nothing by itself")
 
     def use(self, codec: Codec) -> Decoder:
         return codec.decoder()

@@ -1,0 +1,117 @@
+"""Translates AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue. Pure.
+
+RocketMQ: AckMessageActivity, ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity.
+
+Each names messages by their receipt handles. Topic and queue are those of the handle: a message that came from the
+retry topic of its group has another topic than its client sees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.grpc import words
+from rocketmq.grpc.edge import Asked, Caller, client_id_of
+from rocketmq.grpc.handles import Handle, handle_of
+from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.receiving import group_of
+from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.words import WORDS, duration_ms
+
+_DEAD = "the receipt handle is dead: the message was acknowledged or delivered again, or its invisible time was changed"
+
+
+def acknowledge(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+    """Translate the acknowledgement of messages; the answer has a result for each."""
+    entries = request.entries
+    if not 1 <= len(entries) <= MAX_ACKED_OFFSETS:
+        raise Refused(
+            words.BAD_REQUEST, f"1 to {MAX_ACKED_OFFSETS} messages are acknowledged at once, not {len(entries)}"
+        )
+    group = group_of(request.group)
+    handles: list[Handle | Refused] = []
+    for entry in entries:
+        try:
+            handles.append(handle_of(entry.receipt_handle, caller.facts.broker_name()))
+        except Refused as error:
+            handles.append(error)
+    rows = [[each.topic, each.queue_id, each.token, [each.offset]] for each in handles if isinstance(each, Handle)]
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        rows_of_dead: Any = msgpack.unpackb(body or b"\x90")
+        dead = {tuple(row) for row in rows_of_dead}
+        results = []
+        for entry, handle in zip(entries, handles, strict=True):
+            if isinstance(handle, Refused):
+                result = status(handle.code, str(handle))
+            elif (handle.topic, handle.queue_id, handle.offset) in dead:
+                result = status(words.INVALID_RECEIPT_HANDLE, _DEAD)
+            else:
+                result = status(words.OK)
+            results.append(
+                WORDS["AckMessageResultEntry"](
+                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=result
+                )
+            )
+        kinds = {result.status.code for result in results}
+        whole = results[0].status if len(kinds) == 1 else status(words.MULTIPLE_RESULTS, "see the entries")
+        return [WORDS["AckMessageResponse"](status=whole, entries=results)]
+
+    if not rows:
+        return answer({}, None, 0)
+    header = {"group": group, "client_id": client_id_of(call)}
+    return Asked(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
+
+
+def change_invisible_duration(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+    """Translate a change of the invisible time of a message; clients take over the handle also of a refusal."""
+    response, old = WORDS["ChangeInvisibleDurationResponse"], request.receipt_handle
+    try:
+        handle = handle_of(old, caller.facts.broker_name())
+        invisible_ms = duration_ms(request.invisible_duration)
+        if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
+            text = f"an invisible time is 0 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
+            raise Refused(words.ILLEGAL_INVISIBLE_TIME, text)
+        header = {**_named(call, group_of(request.group), handle), "invisible_ms": invisible_ms}
+    except Refused as error:
+        return [response(status=status(error.code, str(error)), receipt_handle=old)]
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        new = handle._replace(token=answered["token"]).text()
+        return [response(status=status(words.OK), receipt_handle=new)]
+
+    refusal = response(receipt_handle=old)
+    return Asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer, refusal=refusal)
+
+
+def forward_to_dlq(caller: Caller, call: Call, request: Any) -> Asked:
+    """Translate the end of a message that failed too often.
+
+    With a dead handle the client is answered OK all the same, because it would ask for ever: the message is no longer
+    its own, and whoever got it next decides.
+    """
+    handle = handle_of(request.receipt_handle, caller.facts.broker_name())
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        result = status(words.OK, _DEAD if code else "")
+        return [WORDS["ForwardMessageToDeadLetterQueueResponse"](status=result)]
+
+    header = _named(call, group_of(request.group), handle)
+    return Asked(RequestCode.POP_DEAD_LETTER, header, None, answer, (ResponseCode.NO_MESSAGE,))
+
+
+def _named(call: Call, group: str, handle: Handle) -> dict[str, Any]:
+    """The header of a request about one message."""
+    return {
+        "group": group,
+        "topic": handle.topic,
+        "queue_id": handle.queue_id,
+        "client_id": client_id_of(call),
+        "offset": handle.offset,
+        "token": handle.token,
+    }

@@ -1,0 +1,62 @@
+"""Receipt handles of messages that were received over gRPC, as a text that clients pass back unread. Pure.
+
+It holds all that names the delivery, so no server has to remember it, and it is as good after a restart:
+
+    version 1 B, queue id 4 B, offset 8 B, token 8 B, length of the broker's name 1 B, the name, the topic; as base64url
+
+The token is random: neither a guess nor the handle of an earlier delivery works.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, urlsafe_b64encode
+from binascii import Error
+from typing import NamedTuple
+
+from model.limits import MAX_NAME_CHARS
+from rocketmq.grpc import words
+from rocketmq.grpc.status import Refused
+
+_VERSION = 1
+_HEAD = struct.Struct(">BIQQB")
+_MAX_CHARS = 2 * (_HEAD.size + 8 * MAX_NAME_CHARS)
+
+
+class Handle(NamedTuple):
+    """One delivery of a message; `topic` is the retry topic of a message that came from there."""
+
+    broker: str
+    topic: str
+    queue_id: int
+    offset: int
+    token: int
+
+    def text(self) -> str:
+        """The form for clients."""
+        broker = self.broker.encode()
+        head = _HEAD.pack(_VERSION, self.queue_id, self.offset, self.token, len(broker))
+        return urlsafe_b64encode(head + broker + self.topic.encode()).decode()
+
+
+def handle_of(text: str, broker: str) -> Handle:
+    """Read a handle at the broker with this name.
+
+    Raises:
+        Refused: it is no handle, or of a message of another broker.
+    """
+    try:
+        if len(text) > _MAX_CHARS:
+            raise ValueError
+        data = b64decode(text, b"-_", validate=True)
+        version, queue_id, offset, token, length = _HEAD.unpack_from(data)
+        names = data[_HEAD.size :]
+        found = Handle(names[:length].decode(), names[length:].decode(), queue_id, offset, token)
+        if version != _VERSION or not token:
+            raise ValueError
+    except (ValueError, struct.error, Error):
+        raise Refused(words.INVALID_RECEIPT_HANDLE, f"not a receipt handle: {text[:100]!r}") from None
+    if found.broker != broker:
+        text = f"the receipt handle is of a message of broker {found.broker[:100]!r}, and this is {broker!r}"
+        raise Refused(words.INVALID_RECEIPT_HANDLE, text)
+    return found

@@ -1,0 +1,187 @@
+"""Translates ReceiveMessage and QueryAssignment. Pure. RocketMQ: ReceiveMessageActivity, RouteActivity.
+
+A receive is a pop of all queues of the topic on this broker, whatever queue the client names: a message does not wait
+until its queue has its turn. The messages of a push consumer stay invisible as long as it is connected, and those of a
+simple consumer for the time that it asks for.
+
+    answer of a receive    status, message, message, ..., time of the delivery
+    with no message        status MESSAGE_NOT_FOUND
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgpack
+
+from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
+from model.record import StoredRecord, iter_records
+from model.response_code import ResponseCode
+from model.subscription import Expression, Sql, parse_expression, subscription_of
+from remoting.request_code import RequestCode
+from remoting.wire.pop import ANY_QUEUE
+from rocketmq.grpc import words
+from rocketmq.grpc.edge import Asked, Caller, client_id_of
+from rocketmq.grpc.handles import Handle
+from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.routes import readable_brokers, topic_of
+from rocketmq.grpc.sending import MESSAGE_GROUP, TRACE_CONTEXT
+from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.words import WORDS, duration_ms, duration_of, timestamp_of
+from rocketmq.message import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
+from rocketmq.pulling import MAX_SUSPEND_MS, message_of
+
+RENEWED_MS = 10_000
+"""How long a message is invisible after the connection of its push consumer is gone."""
+_ON_THE_WAY_MS = 200
+"""An empty answer leaves so long before the deadline of its call."""
+_DEFAULT_POLL_MS = 20_000
+_SYSTEM = frozenset((TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, MESSAGE_GROUP, TRACE_CONTEXT))
+
+
+def receive(caller: Caller, call: Call, request: Any) -> Asked:
+    """Translate a receive; the broker holds it as long as its client wants."""
+    group, topic = group_of(request.group), topic_of(request.message_queue.topic)
+    expression = expression_of(request.filter_expression)
+    invisible_ms = RENEWED_MS if request.auto_renew else duration_ms(request.invisible_duration)
+    if not MIN_INVISIBLE_MS <= invisible_ms <= MAX_INVISIBLE_MS:
+        text = f"an invisible time is {MIN_INVISIBLE_MS} to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
+        raise Refused(words.ILLEGAL_INVISIBLE_TIME, text)
+    poll_ms = _DEFAULT_POLL_MS
+    if request.HasField("long_polling_timeout"):
+        poll_ms = duration_ms(request.long_polling_timeout)
+    if call.timeout_ms is not None:
+        poll_ms = min(poll_ms, call.timeout_ms - _ON_THE_WAY_MS)
+    subscription = subscription_of(topic, expression, 0)
+    header: dict[str, Any] = {
+        "group": group,
+        "topic": topic,
+        "queue_id": ANY_QUEUE,
+        "client_id": client_id_of(call),
+        "max_n": min(max(1, request.batch_size), MAX_POP_BATCH),
+        "invisible_ms": invisible_ms,
+        "suspend_ms": min(max(0, poll_ms), MAX_SUSPEND_MS),
+        **({"renew": True} if request.auto_renew else {}),
+        **subscription.to_header(),
+    }
+    caller.subscribed(call, group, {topic: expression})
+    code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
+    answer = partial(_received, caller, header, _tags_of(expression))
+    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=partial(_return, caller, header))
+
+
+def _return(caller: Caller, asked: Mapping[str, Any], answered: dict[str, Any], body: bytes | None, code: int) -> None:
+    """Make messages visible again at once that were delivered to a call which its client has reset."""
+    batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
+    for topic, queue_id, token, _, _, records in batches:
+        for record in iter_records(records):
+            header = {"group": asked["group"], "client_id": asked["client_id"], "topic": topic, "queue_id": queue_id}
+            header |= {"offset": record.queue_offset, "token": token, "invisible_ms": 0}
+            caller.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+
+
+def _received(
+    caller: Caller,
+    asked: Mapping[str, Any],
+    tags: frozenset[str] | None,
+    answered: dict[str, Any],
+    body: bytes | None,
+    code: int,
+) -> list[Any]:
+    batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
+    messages: list[Any] = []
+    others: list[list[Any]] = []  # of another tag with the same hash
+    for topic, queue_id, token, _, attempts, records in batches:
+        excluded = []
+        for record, times in zip(iter_records(records), attempts, strict=True):
+            handle = Handle(caller.facts.broker_name(), topic, queue_id, record.queue_offset, token)
+            message = _message(caller, asked, handle, record, times)
+            if tags is None or topic != asked["topic"] or message.system_properties.tag in tags:
+                messages.append(message)
+            else:
+                excluded.append(record.queue_offset)
+        if excluded:
+            others.append([topic, queue_id, token, excluded])
+    if others:
+        header = {"group": asked["group"], "client_id": asked["client_id"]}
+        caller.ask(RequestCode.ACK_MESSAGE, header, msgpack.packb(others))
+    answer = WORDS["ReceiveMessageResponse"]
+    if not messages:
+        return [answer(status=status(words.MESSAGE_NOT_FOUND, "no message has come"))]
+    return [
+        answer(status=status(words.OK)),
+        *(answer(message=message) for message in messages),
+        answer(delivery_timestamp=timestamp_of(caller.facts.now_ms())),
+    ]
+
+
+def _message(caller: Caller, asked: Mapping[str, Any], handle: Handle, record: StoredRecord, times: int) -> Any:
+    """A stored message as clients read it; a payload that is not one of our messages is delivered as a body."""
+    found = message_of(record.payload, handle.topic)
+    body, properties, _, born_ms = found or (record.payload, {}, 0, record.stored_ms)
+    message_group = properties.get(MESSAGE_GROUP, "")
+    system = WORDS["SystemProperties"](
+        tag=properties.get(TAGS, ""),
+        keys=properties.get(KEYS, "").split(),
+        message_id=properties.get(UNIQ_KEY, ""),
+        # The one digest of which every client computes the same text.
+        body_digest=WORDS["Digest"](
+            type=words.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+        ),
+        body_encoding=words.IDENTITY,
+        message_type=words.FIFO if message_group else words.NORMAL,
+        born_timestamp=timestamp_of(born_ms),
+        store_timestamp=timestamp_of(record.stored_ms),
+        store_host=caller.address,
+        receipt_handle=handle.text(),
+        queue_id=handle.queue_id,
+        queue_offset=record.queue_offset,
+        invisible_duration=duration_of(asked["invisible_ms"]),
+        delivery_attempt=times,
+        message_group=message_group,
+        trace_context=properties.get(TRACE_CONTEXT, ""),
+    )
+    return WORDS["Message"](
+        topic=WORDS["Resource"](name=properties.get(RETRY_TOPIC, asked["topic"])),
+        user_properties={name: value for name, value in properties.items() if name not in _SYSTEM},
+        system_properties=system,
+        body=body,
+    )
+
+
+def query_assignment(caller: Caller, call: Call, request: Any) -> Asked:
+    """Translate the question of a push consumer for its share: every member receives from every broker."""
+    topic, group = topic_of(request.topic), group_of(request.group)
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        assignments = [
+            WORDS["Assignment"](message_queue=queue) for queue in readable_brokers(topic, msgpack.unpackb(body or b""))
+        ]
+        return [WORDS["QueryAssignmentResponse"](status=status(words.OK), assignments=assignments)]
+
+    caller.subscribed(call, group, {})
+    return Asked(RequestCode.GET_ROUTE_OF_BROKER, {"topic": topic}, None, answer)
+
+
+def _tags_of(expression: Expression) -> frozenset[str] | None:
+    return None if isinstance(expression, Sql) else parse_expression(expression)
+
+
+def expression_of(said: Any) -> Expression:
+    """The filter that a message names; all messages if it names none."""
+    text = said.expression or "*"
+    return Sql(text) if said.type == words.SQL else text
+
+
+def group_of(resource: Any) -> str:
+    """The group that a message names.
+
+    Raises:
+        Refused: it names none.
+    """
+    if not resource.name:
+        raise Refused(words.ILLEGAL_GROUP, "the name of the consumer group is missing")
+    return str(resource.name)

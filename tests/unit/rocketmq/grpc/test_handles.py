@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+
+import pytest
+
+from rocketmq.grpc import words
+from rocketmq.grpc.handles import Handle, handle_of
+from rocketmq.grpc.status import Refused
+
+HANDLE = Handle("broker-a", "%RETRY%gü", 3, 2**40, 2**64 - 1)
+
+
+def test_a_handle_is_read_as_it_was_written() -> None:
+    assert handle_of(HANDLE.text(), "broker-a") == HANDLE
+
+
+def test_a_text_that_is_no_handle_is_refused() -> None:
+    good = HANDLE.text()
+    other_version = urlsafe_b64encode(b"\x02" + b"x" * 30).decode()
+    without_token = HANDLE._replace(token=0).text()
+    for text in ("", "x", "?" * 40, good[:20], "A" * 100_000, other_version, without_token, "ü" * 40):
+        with pytest.raises(Refused, match="not a receipt handle") as caught:
+            handle_of(text, "broker-a")
+        assert caught.value.code == words.INVALID_RECEIPT_HANDLE
+
+
+def test_a_handle_of_another_broker_names_it() -> None:
+    with pytest.raises(Refused, match="is of a message of broker 'broker-a', and this is 'broker-b'"):
+        handle_of(HANDLE.text(), "broker-b")
