@@ -195,7 +195,7 @@ class Http2:
             return  # it was refused already
         call.window -= event.flow_controlled_length
         call.buffer += event.data
-        while call.open and len(call.buffer) >= _PREFIX_BYTES:
+        while self._reaches(call) and len(call.buffer) >= _PREFIX_BYTES:
             call.announced = _PREFIX_BYTES + int.from_bytes(call.buffer[1:_PREFIX_BYTES])
             if call.buffer[0]:
                 self.fail(call, UNIMPLEMENTED, "compressed messages of gRPC are not read here: send them as they are")
