@@ -8,14 +8,14 @@ MAX_HTTP2_CALLS = 256
 """Calls that a connection may have at a time, each with up to 64 KiB of a message: a client has one for each queue that
 it receives from, and one for each thread that sends."""
 MAX_HTTP2_HEADER_BYTES = 16 * 1024
-"""The headers of a call, packed and unpacked: those of a stock client take 1 KiB."""
+"""The headers of a call, packed and unpacked; a stock client sends 1 KiB."""
 HTTP2_CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024
 """Bytes of messages that may be on their way over one connection."""
 MAX_GRPC_CLIENTS = 64
 """Clients of one connection whose subscriptions it knows: clients of one process share it."""
 MAX_HTTP2_SPARE_FRAMES = 1_024
 HTTP2_SPARE_PER_ANSWER = 64
-"""Frames without a call that a peer may send: that many ahead, and so many more for each answered call."""
+"""Frames without a call that a peer may send before the first answer, and further ones for each answered call."""
 MAX_HTTP2_RESETS = 128
 HTTP2_RESETS_PER_ANSWER = 1
 """The same for calls that it resets before their end."""

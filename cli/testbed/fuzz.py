@@ -44,6 +44,7 @@ def fuzz(
         int, typer.Option(metavar="N", min=1, max=256, help="Connections at once; 1 repeats the order of a run, too.")
     ] = 16,
     rocketmq: Annotated[bool, typer.Option("--rocketmq", help="Speak RocketMQ's protocol.")] = False,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Speak the gRPC protocol of RocketMQ 5's clients.")] = False,
     http: Annotated[
         bool, typer.Option("--http", help="Send HTTP, to a port of metrics, of the console or of the control plane.")
     ] = False,
@@ -53,7 +54,7 @@ def fuzz(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Send a server malformed and hostile requests: of this project, or with --rocketmq those of RocketMQ's clients.
+    """Send a server malformed and hostile requests: of this project, or of RocketMQ's clients.
 
     It creates and deletes topics and groups: use a server of a test. The exit code is 1 if a request ends in an
     internal error, if one is answered by silence, twice or by a lost connection, if the server keeps a connection that
@@ -64,18 +65,18 @@ def fuzz(
     """
     # Imported here: every command of `rlab` would wait for the schemas of all requests.
     from testbed.fuzz.http_run import fuzz_http
-    from testbed.fuzz.run import FuzzPlan, fuzz_server
+    from testbed.fuzz.run import FuzzPlan, Protocol, fuzz_server
 
     async def main() -> None:
-        if http and rocketmq:
-            raise ConfigError("--http and --rocketmq are two protocols: give one of them")
+        if http + rocketmq + grpc > 1:
+            raise ConfigError("--http, --rocketmq and --grpc are protocols: give one of them")
         plan = FuzzPlan(
             seed=seed,
             seconds=seconds or (_SECONDS if commands is None else float("inf")),
             commands=commands or float("inf"),
             skip=skip,
             connections=connections,
-            rocketmq=rocketmq,
+            protocol=Protocol.GRPC if grpc else Protocol.ROCKETMQ if rocketmq else Protocol.RLAB,
             pid=pid,
             key=key_of(),
         )

@@ -28,8 +28,8 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_ROUTE_OF_BROKER: RequestSchema(
         "client -> broker",
-        "Route of a topic, for clients that know the address of a broker only: that of its name server; from a broker "
-        "without one, itself.",
+        "Route of a topic, for clients that know only the address of a broker. The broker asks its name server; "
+        "without one it answers with itself.",
         (TOPIC.requires(Right.KNOW),),
         answer="body: msgpack map of TopicRoute, as a name server sends it; TOPIC_NOT_EXIST when no broker serves it",
         effect=Effect.LOCAL,

@@ -16,29 +16,29 @@ from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller, client_id_of
+from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
 from rocketmq.grpc.handles import Handle, handle_of
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.receiving import group_of
-from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS, duration_ms
 
 _DEAD = "the receipt handle is dead: the message was acknowledged or delivered again, or its invisible time was changed"
 
 
-def acknowledge(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+def acknowledge(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
     """Translate the acknowledgement of messages; the answer has a result for each."""
     entries = request.entries
     if not 1 <= len(entries) <= MAX_ACKED_OFFSETS:
-        raise Refused(
+        raise GrpcRefused(
             words.BAD_REQUEST, f"1 to {MAX_ACKED_OFFSETS} messages are acknowledged at once, not {len(entries)}"
         )
     group = group_of(request.group)
-    handles: list[Handle | Refused] = []
+    handles: list[Handle | GrpcRefused] = []
     for entry in entries:
         try:
             handles.append(handle_of(entry.receipt_handle, caller.facts.broker_name()))
-        except Refused as error:
+        except GrpcRefused as error:
             handles.append(error)
     rows = [[each.topic, each.queue_id, each.token, [each.offset]] for each in handles if isinstance(each, Handle)]
 
@@ -47,7 +47,7 @@ def acknowledge(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
         dead = {tuple(row) for row in rows_of_dead}
         results = []
         for entry, handle in zip(entries, handles, strict=True):
-            if isinstance(handle, Refused):
+            if isinstance(handle, GrpcRefused):
                 result = status(handle.code, str(handle))
             elif (handle.topic, handle.queue_id, handle.offset) in dead:
                 result = status(words.INVALID_RECEIPT_HANDLE, _DEAD)
@@ -68,7 +68,7 @@ def acknowledge(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
     return Asked(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
 
 
-def change_invisible_duration(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+def change_invisible_duration(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
     """Translate a change of the invisible time of a message; clients take over the handle also of a refusal."""
     response, old = WORDS["ChangeInvisibleDurationResponse"], request.receipt_handle
     try:
@@ -76,9 +76,9 @@ def change_invisible_duration(caller: Caller, call: Call, request: Any) -> Asked
         invisible_ms = duration_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             text = f"an invisible time is 0 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
-            raise Refused(words.ILLEGAL_INVISIBLE_TIME, text)
+            raise GrpcRefused(words.ILLEGAL_INVISIBLE_TIME, text)
         header = {**_named(call, group_of(request.group), handle), "invisible_ms": invisible_ms}
-    except Refused as error:
+    except GrpcRefused as error:
         return [response(status=status(error.code, str(error)), receipt_handle=old)]
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
@@ -89,11 +89,11 @@ def change_invisible_duration(caller: Caller, call: Call, request: Any) -> Asked
     return Asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer, refusal=refusal)
 
 
-def forward_to_dlq(caller: Caller, call: Call, request: Any) -> Asked:
+def forward_to_dlq(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """Translate the end of a message that failed too often.
 
-    With a dead handle the client is answered OK all the same, because it would ask for ever: the message is no longer
-    its own, and whoever got it next decides.
+    With a dead handle the client is answered OK all the same, because it would ask for ever, and another
+    client may have the message now.
     """
     handle = handle_of(request.receipt_handle, caller.facts.broker_name())
 
@@ -105,7 +105,7 @@ def forward_to_dlq(caller: Caller, call: Call, request: Any) -> Asked:
     return Asked(RequestCode.POP_DEAD_LETTER, header, None, answer, (ResponseCode.NO_MESSAGE,))
 
 
-def _named(call: Call, group: str, handle: Handle) -> dict[str, Any]:
+def _named(call: GrpcCall, group: str, handle: Handle) -> dict[str, Any]:
     """The header of a request about one message."""
     return {
         "group": group,

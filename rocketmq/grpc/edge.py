@@ -1,7 +1,7 @@
-"""Edge: one connection of RocketMQ 5 clients; handlers get the commands of this project.
+"""GrpcEdge: one connection of RocketMQ 5 clients; handlers get the commands of this project.
 
-An edge is the codec of one connection, like `rocketmq/edge.py`. A call passes as a `Question`: the opaque number of the
-command keeps the call and the translator of its answer. Clients in one process share a connection, so each call has
+An edge is the codec of one connection, like `rocketmq/edge.py`. A call passes as a `GrpcQuestion`: the opaque number of
+the command keeps the call and the translator of its answer. Clients in one process share a connection, so each call has
 the client's id in its metadata.
 
 No call needs an earlier one: whatever a client has announced about itself is a help and never a condition, because a
@@ -25,9 +25,9 @@ from remoting.command import REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
 from rocketmq.edge import Facts
 from rocketmq.grpc import words
-from rocketmq.grpc.http2 import INTERNAL, UNIMPLEMENTED, Call, Http2, Kind
+from rocketmq.grpc.http2 import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall, Http2
 from rocketmq.grpc.signing import check_signature
-from rocketmq.grpc.status import Refused, status, status_of
+from rocketmq.grpc.status import GrpcRefused, status, status_of
 from rocketmq.grpc.words import WORDS
 from rocketmq.signing import Check
 
@@ -59,7 +59,7 @@ Subscribed = dict[str, dict[str, Expression]]
 
 
 @dataclass(slots=True)
-class Caller:
+class GrpcCaller:
     """The clients of one connection, as translators need them; `groups` is by client id."""
 
     facts: Facts
@@ -67,7 +67,7 @@ class Caller:
     picked_queues: int = 0
     groups: dict[str, Subscribed] = field(default_factory=dict)
 
-    def subscribed(self, call: Call, group: str, topics: Mapping[str, Expression]) -> None:
+    def subscribed(self, call: GrpcCall, group: str, topics: Mapping[str, Expression]) -> None:
         """Remember what the client of a call reads, for its heartbeats; of too many clients the oldest is forgotten."""
         client_id = client_id_of(call)
         of_client = self.groups.setdefault(client_id, {})
@@ -76,7 +76,7 @@ class Caller:
             del self.groups[next(iter(self.groups))]
 
     def ask(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
-        """Send a request of the edge itself, whose answer nobody needs."""
+        """Send a request of the edge itself; its answer is dropped."""
         self.peer.handle_soon(Command(REQUEST, code, _UNASKED, header, body))
 
     @property
@@ -85,11 +85,11 @@ class Caller:
         return f"{self.peer.local_host}:{self.peer.local_port}"
 
 
-Translator = Callable[[Caller, Call, Any], "Asked | list[Any]"]
+Translator = Callable[[GrpcCaller, GrpcCall, Any], "Asked | list[Any]"]
 """Translates the message of a call, or answers it at once.
 
 Raises:
-    Refused, RlabError: the call is refused, and the answer has the result.
+    GrpcRefused, RlabError: the call is refused, and the answer has the result.
 """
 
 
@@ -115,38 +115,38 @@ class GrpcDialect:
         """The same for a server with access control."""
         return replace(self, check=check)
 
-    def codec(self, peer: Peer) -> Edge:
+    def codec(self, peer: Peer) -> GrpcEdge:
         """See `remoting.codec.Dialect`; `door` has the rest of a dialect."""
-        return Edge(self, peer)
+        return GrpcEdge(self, peer)
 
 
-def client_id_of(call: Call) -> str:
+def client_id_of(call: GrpcCall) -> str:
     """The id of the client of a call."""
     return call.metadata["x-mq-client-id"]
 
 
-class Question(int):
+class GrpcQuestion(int):
     """The opaque number of an outstanding request, with its call and the translator of its answer."""
 
-    call: Call
+    call: GrpcCall
     rpc: Rpc
     asked: Asked
 
 
-class Edge:
+class GrpcEdge:
     """The codec and decoder of one connection; see the module header."""
 
     def __init__(self, dialect: GrpcDialect, peer: Peer) -> None:
         self.error: ProtocolError | None = None
         self._dialect = dialect
         self._peer = peer
-        self._caller = Caller(dialect.facts, peer)
+        self._caller = GrpcCaller(dialect.facts, peer)
         self._http2 = Http2()
         self._opaque = 0
 
     # --- decoding ----------------------------------------------------------------------------------------------------
 
-    def decoder(self) -> Edge:
+    def decoder(self) -> GrpcEdge:
         """See `remoting.codec.Codec`."""
         return self
 
@@ -177,15 +177,15 @@ class Edge:
             self._peer.send_frame(out)
         return commands
 
-    def _happened(self, kind: Kind, call: Call) -> Command | None:
-        if kind is Kind.CANCELLED:
+    def _happened(self, kind: CallEvent, call: GrpcCall) -> Command | None:
+        if kind is CallEvent.CANCELLED:
             return None
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is None:
             text = f"{call.method[:200]} is not served here: {self._dialect.elsewhere}"
             self._http2.fail(call, UNIMPLEMENTED, text)
             return None
-        if kind is Kind.MESSAGE:
+        if kind is CallEvent.MESSAGE:
             return self._translate(call, rpc) if rpc.is_stream else None
         if rpc.is_stream:
             self._http2.send(call, (), end=True)
@@ -195,7 +195,7 @@ class Edge:
             return None
         return self._translate(call, rpc)
 
-    def _translate(self, call: Call, rpc: Rpc) -> Command | None:
+    def _translate(self, call: GrpcCall, rpc: Rpc) -> Command | None:
         try:
             message = WORDS[rpc.request].FromString(call.message)
         except DecodeError as error:
@@ -205,9 +205,9 @@ class Edge:
             if self._dialect.check is not None:
                 check_signature(self._dialect.check, self._peer, call)
             if not call.metadata.get("x-mq-client-id"):
-                raise Refused(words.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
+                raise GrpcRefused(words.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
             asked = rpc.translate(self._caller, call, message)
-        except Refused as error:
+        except GrpcRefused as error:
             asked = [WORDS[rpc.response](status=status(error.code, str(error)))]
         except RlabError as error:
             asked = [WORDS[rpc.response](status=status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))]
@@ -215,7 +215,7 @@ class Edge:
             self._http2.send(call, [each.SerializeToString() for each in asked], end=not rpc.is_stream)
             return None
         self._opaque += 1
-        opaque = Question(self._opaque)
+        opaque = GrpcQuestion(self._opaque)
         opaque.call, opaque.rpc, opaque.asked = call, rpc, asked
         return Command(REQUEST, asked.code, opaque, asked.header, asked.body)
 
@@ -227,7 +227,7 @@ class Edge:
             return b""
         if isinstance(opaque, Unasked):
             return b""
-        if not isinstance(opaque, Question):
+        if not isinstance(opaque, GrpcQuestion):
             # About the connection: the reason why it is closed.
             return self._http2.goodbye(str(header.get("remark")))
         asked, call = opaque.asked, opaque.call

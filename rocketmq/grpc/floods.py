@@ -94,5 +94,5 @@ class FrameGuard:
         self._resets = min(self._resets + HTTP2_RESETS_PER_ANSWER, MAX_HTTP2_RESETS)
 
     def sent(self, n_frames: int) -> None:
-        """So many DATA frames were sent, for each of which the peer may return two WINDOW_UPDATE frames."""
+        """DATA frames were sent; for each the peer may return two WINDOW_UPDATE frames."""
         self._spare = min(self._spare + 2 * n_frames, MAX_HTTP2_SPARE_FRAMES)

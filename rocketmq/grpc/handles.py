@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from model.limits import MAX_NAME_CHARS
 from rocketmq.grpc import words
-from rocketmq.grpc.status import Refused
+from rocketmq.grpc.status import GrpcRefused
 
 _VERSION = 1
 _HEAD = struct.Struct(">BIQQB")
@@ -43,7 +43,7 @@ def handle_of(text: str, broker: str) -> Handle:
     """Read a handle at the broker with this name.
 
     Raises:
-        Refused: it is no handle, or of a message of another broker.
+        GrpcRefused: the text is not a handle, or it is of a message of another broker.
     """
     try:
         if len(text) > _MAX_CHARS:
@@ -55,8 +55,8 @@ def handle_of(text: str, broker: str) -> Handle:
         if version != _VERSION or not token:
             raise ValueError
     except (ValueError, struct.error, Error):
-        raise Refused(words.INVALID_RECEIPT_HANDLE, f"not a receipt handle: {text[:100]!r}") from None
+        raise GrpcRefused(words.INVALID_RECEIPT_HANDLE, f"not a receipt handle: {text[:100]!r}") from None
     if found.broker != broker:
         text = f"the receipt handle is of a message of broker {found.broker[:100]!r}, and this is {broker!r}"
-        raise Refused(words.INVALID_RECEIPT_HANDLE, text)
+        raise GrpcRefused(words.INVALID_RECEIPT_HANDLE, text)
     return found

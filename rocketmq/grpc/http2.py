@@ -58,7 +58,7 @@ RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
 _UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
 
 
-class Kind(Enum):
+class CallEvent(Enum):
     """Kinds of events; see the module header."""
 
     MESSAGE = 0
@@ -66,7 +66,7 @@ class Kind(Enum):
     CANCELLED = 2
 
 
-class Call:
+class GrpcCall:
     """One call of a peer.
 
     Attributes:
@@ -106,7 +106,7 @@ class Call:
         return int(digits) * _UNITS_MS[unit] if unit in _UNITS_MS else 1
 
 
-Event = tuple[Kind, Call]
+Event = tuple[CallEvent, GrpcCall]
 
 
 class _Connection(H2Connection):
@@ -121,8 +121,8 @@ class Http2:
 
     def __init__(self) -> None:
         self._guard = FrameGuard()
-        self._calls: dict[int, Call] = {}
-        self._large: deque[Call] = deque()  # calls with a long message; the first one has its window
+        self._calls: dict[int, GrpcCall] = {}
+        self._large: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
         self._unsent: dict[int, tuple[bytearray, list[tuple[str, str]] | None]] = {}
         self._unsent_bytes = 0
         self._taken_bytes = 0  # of the connection's window
@@ -140,7 +140,7 @@ class Http2:
         self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - _WINDOW)
 
     @property
-    def calls(self) -> Iterable[Call]:
+    def calls(self) -> Iterable[GrpcCall]:
         """The calls that are not answered yet."""
         return self._calls.values()
 
@@ -170,7 +170,7 @@ class Http2:
                 if isinstance(event, DataReceived):
                     self._received(event, events)
                 elif isinstance(event, RequestReceived):
-                    self._calls[event.stream_id] = Call(event.stream_id, _texts(event.headers))
+                    self._calls[event.stream_id] = GrpcCall(event.stream_id, _texts(event.headers))
                 elif isinstance(event, StreamEnded):
                     call = self._calls.get(event.stream_id)
                     if call is not None:
@@ -208,7 +208,7 @@ class Http2:
             else:
                 self._whole(call, events, is_last=event.stream_ended is not None)
 
-    def _whole(self, call: Call, events: list[Event], *, is_last: bool) -> None:
+    def _whole(self, call: GrpcCall, events: list[Event], *, is_last: bool) -> None:
         call.message = bytes(call.buffer[_PREFIX_BYTES : call.announced])
         call.messages += 1
         del call.buffer[: call.announced]
@@ -217,9 +217,9 @@ class Http2:
         if not is_last and call.window < _WINDOW // 2 and self._reaches(call):
             self._h2.increment_flow_control_window(_WINDOW - call.window, call.number)
             call.window = _WINDOW
-        events.append((Kind.MESSAGE, call))
+        events.append((CallEvent.MESSAGE, call))
 
-    def _widen(self, call: Call) -> None:
+    def _widen(self, call: GrpcCall) -> None:
         """Let the rest of a long message come, when it is the first one in the line."""
         missing = call.announced - len(call.buffer) - call.window
         if not self._reaches(call):
@@ -230,17 +230,17 @@ class Http2:
             self._h2.increment_flow_control_window(missing, call.number)
             call.window += missing
 
-    def _leave_line(self, call: Call) -> None:
+    def _leave_line(self, call: GrpcCall) -> None:
         if call in self._large:
             self._large.remove(call)
             if self._large:
                 self._widen(self._large[0])
 
-    def _ended(self, call: Call, events: list[Event]) -> None:
+    def _ended(self, call: GrpcCall, events: list[Event]) -> None:
         if call.buffer:
             self.fail(call, INTERNAL, "the call ended in the middle of a message")
         else:
-            events.append((Kind.ENDED, call))
+            events.append((CallEvent.ENDED, call))
 
     def _forget(self, number: int, events: list[Event] | None = None) -> None:
         call = self._calls.pop(number, None)
@@ -253,11 +253,11 @@ class Http2:
         call.buffer.clear()
         self._leave_line(call)
         if events is not None and was_open:
-            events.append((Kind.CANCELLED, call))
+            events.append((CallEvent.CANCELLED, call))
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def send(self, call: Call, messages: Iterable[bytes], *, end: bool) -> None:
+    def send(self, call: GrpcCall, messages: Iterable[bytes], *, end: bool) -> None:
         """Send messages of an answer, and with `end` its end; nothing if the peer has reset the call.
 
         Raises:
@@ -279,7 +279,7 @@ class Http2:
                 f"{self._unsent_bytes} bytes of answers wait for windows of the peer, which are too many"
             )
 
-    def fail(self, call: Call, status: int, text: str) -> None:
+    def fail(self, call: GrpcCall, status: int, text: str) -> None:
         """End a call with a status of gRPC; nothing if the peer has reset it."""
         if not self._reaches(call):
             return
@@ -291,7 +291,7 @@ class Http2:
             trailers = [*_HEADERS, *trailers]
         self._end(call.number, trailers)
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: GrpcCall) -> None:
         if not call.begun:
             call.begun = True
             self._h2.send_headers(call.number, _HEADERS)
@@ -320,10 +320,10 @@ class Http2:
     def _end(self, number: int, trailers: list[tuple[str, str]]) -> None:
         self._h2.send_headers(number, trailers, end_stream=True)
         self._forget(number)
-        if not self._is_closed(number):  # the peer would send more, and nobody would read it
+        if not self._is_closed(number):  # else the peer would send more, for nothing
             self._h2.reset_stream(number, ErrorCodes.NO_ERROR)
 
-    def _reaches(self, call: Call) -> bool:
+    def _reaches(self, call: GrpcCall) -> bool:
         """Whether an answer would reach the peer; frames are decoded before their events are handled."""
         return call.open and not self._is_closed(call.number)
 

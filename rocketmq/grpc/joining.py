@@ -21,10 +21,10 @@ from model.message import retry_delay_ms
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller, client_id_of
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.receiving import expression_of, group_of
-from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS, duration_of
 
 _SEND_ATTEMPTS, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, _PAUSE_FACTOR = 3, 10, 1_000, 2.0
@@ -39,7 +39,7 @@ _STRATEGY = "AVG"
 """The name that members of a group have to agree on; a member that pops has no strategy."""
 
 
-def telemetry(caller: Caller, call: Call, command: Any) -> Asked | list[Any]:
+def telemetry(caller: GrpcCaller, call: GrpcCall, command: Any) -> Asked | list[Any]:
     """Answer the settings of a client with those that it has to use; other commands need no answer."""
     if not command.HasField("settings"):
         return []
@@ -76,7 +76,7 @@ def telemetry(caller: Caller, call: Call, command: Any) -> Asked | list[Any]:
     return Asked(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer)
 
 
-def heartbeat(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+def heartbeat(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
     """Translate the heartbeat of a consumer; others are answered.
 
     A consumer of which the edge knows no subscription yet joins with a later one: its next receive comes soon.
@@ -119,7 +119,7 @@ def _alive(message: Any) -> Asked:
     return Asked(RequestCode.GET_SERVER_STATE, {}, None, answer)
 
 
-def farewell(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
+def farewell(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
     """Translate the farewell of a client; its group has its messages again at once."""
     response, client_id = WORDS["NotifyClientTerminationResponse"], client_id_of(call)
     caller.groups.pop(client_id, None)
@@ -136,4 +136,4 @@ def farewell(caller: Caller, call: Call, request: Any) -> Asked | list[Any]:
 def _check_kind(client_type: int) -> None:
     if client_type not in _CONSUMERS:
         text = f"clients of type {client_type} are not served: producers, push consumers and simple consumers are"
-        raise Refused(words.UNRECOGNIZED_CLIENT_TYPE, text)
+        raise GrpcRefused(words.UNRECOGNIZED_CLIENT_TYPE, text)

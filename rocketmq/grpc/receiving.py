@@ -1,8 +1,8 @@
 """Translates ReceiveMessage and QueryAssignment. Pure. RocketMQ: ReceiveMessageActivity, RouteActivity.
 
 A receive is a pop of all queues of the topic on this broker, whatever queue the client names: a message does not wait
-until its queue has its turn. The messages of a push consumer stay invisible as long as it is connected, and those of a
-simple consumer for the time that it asks for.
+until its queue has its turn. The messages of a push consumer stay invisible as long as it is connected. A
+simple consumer asks for a time.
 
     answer of a receive    status, message, message, ..., time of the delivery
     with no message        status MESSAGE_NOT_FOUND
@@ -24,12 +24,12 @@ from model.subscription import Expression, Sql, parse_expression, subscription_o
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller, client_id_of
+from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
 from rocketmq.grpc.handles import Handle
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.routes import readable_brokers, topic_of
 from rocketmq.grpc.sending import MESSAGE_GROUP, TRACE_CONTEXT
-from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS, duration_ms, duration_of, timestamp_of
 from rocketmq.message import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
 from rocketmq.pulling import MAX_SUSPEND_MS, message_of
@@ -37,19 +37,19 @@ from rocketmq.pulling import MAX_SUSPEND_MS, message_of
 RENEWED_MS = 10_000
 """How long a message is invisible after the connection of its push consumer is gone."""
 _ON_THE_WAY_MS = 200
-"""An empty answer leaves so long before the deadline of its call."""
+"""An empty answer is sent this time before the deadline of its call."""
 _DEFAULT_POLL_MS = 20_000
 _SYSTEM = frozenset((TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, MESSAGE_GROUP, TRACE_CONTEXT))
 
 
-def receive(caller: Caller, call: Call, request: Any) -> Asked:
+def receive(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """Translate a receive; the broker holds it as long as its client wants."""
     group, topic = group_of(request.group), topic_of(request.message_queue.topic)
     expression = expression_of(request.filter_expression)
     invisible_ms = RENEWED_MS if request.auto_renew else duration_ms(request.invisible_duration)
     if not MIN_INVISIBLE_MS <= invisible_ms <= MAX_INVISIBLE_MS:
         text = f"an invisible time is {MIN_INVISIBLE_MS} to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
-        raise Refused(words.ILLEGAL_INVISIBLE_TIME, text)
+        raise GrpcRefused(words.ILLEGAL_INVISIBLE_TIME, text)
     poll_ms = _DEFAULT_POLL_MS
     if request.HasField("long_polling_timeout"):
         poll_ms = duration_ms(request.long_polling_timeout)
@@ -73,7 +73,9 @@ def receive(caller: Caller, call: Call, request: Any) -> Asked:
     return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=partial(_return, caller, header))
 
 
-def _return(caller: Caller, asked: Mapping[str, Any], answered: dict[str, Any], body: bytes | None, code: int) -> None:
+def _return(
+    caller: GrpcCaller, asked: Mapping[str, Any], answered: dict[str, Any], body: bytes | None, code: int
+) -> None:
     """Make messages visible again at once that were delivered to a call which its client has reset."""
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
     for topic, queue_id, token, _, _, records in batches:
@@ -84,7 +86,7 @@ def _return(caller: Caller, asked: Mapping[str, Any], answered: dict[str, Any], 
 
 
 def _received(
-    caller: Caller,
+    caller: GrpcCaller,
     asked: Mapping[str, Any],
     tags: frozenset[str] | None,
     answered: dict[str, Any],
@@ -118,7 +120,7 @@ def _received(
     ]
 
 
-def _message(caller: Caller, asked: Mapping[str, Any], handle: Handle, record: StoredRecord, times: int) -> Any:
+def _message(caller: GrpcCaller, asked: Mapping[str, Any], handle: Handle, record: StoredRecord, times: int) -> Any:
     """A stored message as clients read it; a payload that is not one of our messages is delivered as a body."""
     found = message_of(record.payload, handle.topic)
     body, properties, _, born_ms = found or (record.payload, {}, 0, record.stored_ms)
@@ -152,7 +154,7 @@ def _message(caller: Caller, asked: Mapping[str, Any], handle: Handle, record: S
     )
 
 
-def query_assignment(caller: Caller, call: Call, request: Any) -> Asked:
+def query_assignment(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """Translate the question of a push consumer for its share: every member receives from every broker."""
     topic, group = topic_of(request.topic), group_of(request.group)
 
@@ -180,8 +182,8 @@ def group_of(resource: Any) -> str:
     """The group that a message names.
 
     Raises:
-        Refused: it names none.
+        GrpcRefused: it names none.
     """
     if not resource.name:
-        raise Refused(words.ILLEGAL_GROUP, "the name of the consumer group is missing")
+        raise GrpcRefused(words.ILLEGAL_GROUP, "the name of the consumer group is missing")
     return str(resource.name)

@@ -16,9 +16,9 @@ from remoting.address import parse_address
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller
-from rocketmq.grpc.http2 import Call
-from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.edge import Asked, GrpcCaller
+from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS
 
 ACCEPTED_TYPES = (words.NORMAL, words.FIFO, words.DELAY)
@@ -26,12 +26,12 @@ ACCEPTED_TYPES = (words.NORMAL, words.FIFO, words.DELAY)
 _MASTER = 0
 
 
-def query_name_server(caller: Caller, call: Call, request: Any) -> Asked:
+def query_name_server(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """Translate the question for the brokers and queues of a topic, at a name server."""
     return _query(RequestCode.GET_ROUTEINFO_BY_TOPIC, request)
 
 
-def query_broker(caller: Caller, call: Call, request: Any) -> Asked:
+def query_broker(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """The same at a broker, which asks its name server."""
     return _query(RequestCode.GET_ROUTE_OF_BROKER, request)
 
@@ -104,8 +104,8 @@ def topic_of(resource: Any) -> str:
     """The topic that a message names; namespaces are not kept apart.
 
     Raises:
-        Refused: it names none.
+        GrpcRefused: it names none.
     """
     if not resource.name:
-        raise Refused(words.ILLEGAL_TOPIC, "the name of the topic is missing")
+        raise GrpcRefused(words.ILLEGAL_TOPIC, "the name of the topic is missing")
     return str(resource.name)

@@ -18,10 +18,10 @@ from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS, Message, check_message, encode_payload, tag_hash
 from remoting.request_code import RequestCode
 from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, Caller
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.edge import Asked, GrpcCaller
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.routes import topic_of
-from rocketmq.grpc.status import Refused, status
+from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS, duration_ms
 from rocketmq.message import (
     CHECK_IMMUNITY_S,
@@ -49,14 +49,16 @@ _RESERVED = frozenset(
 """Names of properties that mean something to brokers and clients."""
 
 
-def send(caller: Caller, call: Call, request: Any) -> Asked:
+def send(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     """Translate one message, or several of one topic, which are stored all or none."""
     messages = request.messages
     if not 1 <= len(messages) <= MAX_BATCH_MESSAGES:
-        raise Refused(words.BAD_REQUEST, f"a send has 1 to {MAX_BATCH_MESSAGES} messages, got {len(messages)}")
+        raise GrpcRefused(words.BAD_REQUEST, f"a send has 1 to {MAX_BATCH_MESSAGES} messages, got {len(messages)}")
     topic = topic_of(messages[0].topic)
     if any(each.topic.name != topic for each in messages):
-        raise Refused(words.BAD_REQUEST, "the messages of one send have one topic: send those of another by themselves")
+        raise GrpcRefused(
+            words.BAD_REQUEST, "the messages of one send have one topic: send those of another by themselves"
+        )
     ids = [each.system_properties.message_id for each in messages]
     payloads = [_payload(topic, each) for each in messages]
     hashes = [tag_hash(each.system_properties.tag) for each in messages]
@@ -68,7 +70,7 @@ def send(caller: Caller, call: Call, request: Any) -> Asked:
             header["delay_ms"] = delays[0]
         return Asked(RequestCode.SEND_MESSAGE, header, payloads[0], _answerer(ids))
     if any(delays):
-        raise Refused(words.BAD_REQUEST, "a delayed message is sent by itself, not with others")
+        raise GrpcRefused(words.BAD_REQUEST, "a delayed message is sent by itself, not with others")
     rows = list(zip(queues, hashes, payloads, strict=True))
     return Asked(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), _answerer(ids))
 
@@ -86,7 +88,7 @@ def _answerer(ids: Sequence[str]) -> Any:
     return answer
 
 
-def _queue_id(caller: Caller, topic: str, group: str) -> int:
+def _queue_id(caller: GrpcCaller, topic: str, group: str) -> int:
     n_queues = max(1, caller.facts.write_queues(topic))
     if group:
         return zlib.crc32(group.encode()) % n_queues
@@ -94,14 +96,14 @@ def _queue_id(caller: Caller, topic: str, group: str) -> int:
     return caller.picked_queues % n_queues
 
 
-def _delay_ms(caller: Caller, properties: Any) -> int:
+def _delay_ms(caller: GrpcCaller, properties: Any) -> int:
     """How long the delivery is delayed; 0 for a time that has passed."""
     if not properties.HasField("delivery_timestamp"):
         return 0
     delay_ms = duration_ms(properties.delivery_timestamp) - caller.facts.now_ms()
     if delay_ms > MAX_DELAY_MS:
         text = f"a message is delivered within {MAX_DELAY_MS // 86_400_000} days, not after {delay_ms} ms"
-        raise Refused(words.ILLEGAL_DELIVERY_TIME, text)
+        raise GrpcRefused(words.ILLEGAL_DELIVERY_TIME, text)
     return max(0, delay_ms)
 
 
@@ -109,21 +111,23 @@ def _payload(topic: str, sent: Any) -> bytes:
     properties = sent.system_properties
     _check_type(properties)
     if not properties.message_id.strip():
-        raise Refused(words.ILLEGAL_MESSAGE_ID, "the message has no id: its client gives it one")
+        raise GrpcRefused(words.ILLEGAL_MESSAGE_ID, "the message has no id: its client gives it one")
     others = dict(sent.user_properties)
     for name in others:
         if name in _RESERVED or not name.isprintable():
             text = f"a property must not have the name {name[:100]!r}, which RocketMQ uses itself"
-            raise Refused(words.ILLEGAL_PROPERTY_KEY, text)
+            raise GrpcRefused(words.ILLEGAL_PROPERTY_KEY, text)
     if properties.message_group:
         others[MESSAGE_GROUP] = properties.message_group
     if properties.trace_context:
         others[TRACE_CONTEXT] = properties.trace_context
     body = _plain(sent.body) if properties.body_encoding == words.GZIP else sent.body
     if not body:
-        raise Refused(words.BODY_EMPTY, "the body is empty")
+        raise GrpcRefused(words.BODY_EMPTY, "the body is empty")
     if len(body) > MAX_BODY_BYTES:
-        raise Refused(words.BODY_TOO_LARGE, f"the body has {len(body)} bytes; allowed are {MAX_BODY_BYTES}: split it")
+        raise GrpcRefused(
+            words.BODY_TOO_LARGE, f"the body has {len(body)} bytes; allowed are {MAX_BODY_BYTES}: split it"
+        )
     message = Message(topic=topic, body=body, keys=tuple(properties.keys), tags=properties.tag, properties=others)
     check_message(message, is_foreign=True)
     return encode_payload(message, max(0, duration_ms(properties.born_timestamp)), properties.message_id)
@@ -133,14 +137,14 @@ def _check_type(properties: Any) -> None:
     """Refuse a message whose type and properties do not fit."""
     kind, is_delayed = properties.message_type, properties.HasField("delivery_timestamp")
     if kind == words.TRANSACTION:
-        raise Refused(words.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
+        raise GrpcRefused(words.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
     if kind not in (words.NORMAL, words.FIFO, words.DELAY):
-        raise Refused(
+        raise GrpcRefused(
             words.CONFLICT_WITH_TYPE, f"the type {kind} of a message is not known here: NORMAL, FIFO and DELAY are"
         )
     if (kind == words.FIFO) != bool(properties.message_group) or (kind == words.DELAY) != is_delayed:
         text = "a FIFO message has a message group, a DELAY message a delivery time, and a NORMAL message neither"
-        raise Refused(words.CONFLICT_WITH_TYPE, text)
+        raise GrpcRefused(words.CONFLICT_WITH_TYPE, text)
 
 
 def _plain(body: bytes) -> bytes:

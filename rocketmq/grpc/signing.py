@@ -1,7 +1,7 @@
 """Signatures of gRPC calls, for servers with access control. Pure. RocketMQ: Signature, DefaultAuthenticationProvider.
 
 The header is `MQv2-HMAC-SHA1 Credential=<access key>, SignedHeaders=x-mq-date-time, Signature=<hexadecimal>`. Only the
-text of the date is signed, and nothing of the call: whoever reads one call can make others until the key is changed.
+text of the date is signed, and nothing of the call: a reader of one call can make others until the key is changed.
 So access control is of use here only together with TLS.
 """
 
@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 from typing import Any
 
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.signing import Check
 
 _AUTHORIZATION = re.compile(
@@ -19,7 +19,7 @@ _AUTHORIZATION = re.compile(
 )
 
 
-def check_signature(check: Check, peer: Any, call: Call) -> None:
+def check_signature(check: Check, peer: Any, call: GrpcCall) -> None:
     """Check the signature of a call.
 
     Raises:

@@ -31,10 +31,10 @@ _CODES: dict[int, int] = {
     ResponseCode.NO_MESSAGE: words.INVALID_RECEIPT_HANDLE,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: words.NOT_IMPLEMENTED,
 }
-"""What is not listed is a failure of the server, which a client may try again."""
+"""Other codes are failures of the server, which a client may try again."""
 
 
-class Refused(ValueError):
+class GrpcRefused(ValueError):
     """A call that the edge refuses itself, with a result of RocketMQ's."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -48,6 +48,6 @@ def status_of(code: int, remark: str) -> Any:
 
 
 def status(code: int, text: str = "") -> Any:
-    """A status; text that is no Unicode is escaped."""
+    """A status; half a surrogate pair in its text is escaped."""
     shown = text[:MAX_REMARK_CHARS].encode(errors="backslashreplace").decode()
     return WORDS["Status"](code=code, message=shown or ("OK" if code == words.OK else ""))

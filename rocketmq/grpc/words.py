@@ -8,7 +8,7 @@ their own: in one process with a stock client of RocketMQ, the default pool woul
     >>> WORDS["Status"].FromString(status.SerializeToString()).code
     20000
 
-RocketMQ: apache/rocketmq/v2/definition.proto and service.proto.
+RocketMQ: definition.proto and service.proto of its APIs.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def duration_ms(duration: Any) -> int:
 
 
 def duration_of(ms: int) -> Any:
-    """A Duration of so many milliseconds."""
+    """A Duration of milliseconds."""
     return WORDS["Duration"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 

@@ -81,7 +81,12 @@ class Frames:
         rng: is seeded again for each batch.
         seed: decides every frame, together with the kind.
         kind: kind of the server: most requests are of the codes that this kind serves. "" for no preference.
+
+    Attributes:
+        opening: the first bytes of each connection.
     """
+
+    opening = b""
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
         self._seed = seed

@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +30,7 @@ from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake
 from remoting.security.trust import client_context
+from rocketmq.grpc.door import is_installed as grpc_is_installed
 from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzDecoder, FuzzFrame
 from testbed.simulation.checks.leaks import LeakDetector, Margin
 from testbed.simulation.checks.process_usage import process_usage
@@ -52,6 +54,14 @@ _MARGINS = {
 }
 
 
+class Protocol(Enum):
+    """The protocol of the requests: ours, or one of RocketMQ's."""
+
+    RLAB = "rlab"
+    ROCKETMQ = "rocketmq"
+    GRPC = "grpc"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzPlan:
     """The batches to send, and the bounds of the run: it ends at the first bound of `seconds` and `commands`."""
@@ -61,9 +71,9 @@ class FuzzPlan:
     commands: float = float("inf")  # rounded up to a whole batch
     skip: int = 0  # batches that are not sent
     connections: int = 16
-    rocketmq: bool = False
+    protocol: Protocol = Protocol.RLAB
     pid: int | None = None  # process of the server, to check its memory and descriptors; None for no check
-    key: Key | None = None  # proved on each connection, except with RocketMQ's protocol
+    key: Key | None = None  # proved on each connection, except with RocketMQ's protocols
 
 
 @dataclass(slots=True)
@@ -88,14 +98,26 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
 
     Cancellation: harmless.
     """
-    # Imported here: it imports the whole dialect, and every command of `rlab` would start later.
-    from testbed.fuzz.rocketmq import RocketmqFrames
-
     kind = await _kind_of(address, plan.key)
-    run = _Run(address, plan, (RocketmqFrames if plan.rocketmq else Frames)(Random(), plan.seed, kind))
+    run = _Run(address, plan, _frames_of(plan.protocol)(Random(), plan.seed, kind))
     await run_lanes(plan, run.report, run.send_batches)
     await _kind_of(address, plan.key)
     return run.report
+
+
+def _frames_of(protocol: Protocol) -> type[Frames]:
+    """The frames of a protocol, imported here: a whole dialect, for which every command of `rlab` would start later."""
+    if protocol is Protocol.ROCKETMQ:
+        from testbed.fuzz.rocketmq import RocketmqFrames
+
+        return RocketmqFrames
+    if protocol is Protocol.GRPC:
+        if not grpc_is_installed():
+            raise ConfigError("--grpc needs the extra grpc: pip install 'rebalance-lab[grpc]'")
+        from testbed.fuzz.grpc import GrpcFrames
+
+        return GrpcFrames
+    return Frames
 
 
 async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -186,7 +208,8 @@ class _Run:
                 f"cannot connect to {address} ({text}) after {counted(self.report.commands, 'command')}"
             ) from error
         self.report.connections += 1
-        if plan.key is not None and not plan.rocketmq:
+        attacker.send(self._frames.opening)
+        if plan.key is not None and plan.protocol is Protocol.RLAB:
             await attacker.log_in(plan.key)
         return attacker
 

@@ -7,10 +7,10 @@ at full speed to our brokers and to RocketMQ's in turns. One group has members o
 client does its features on RocketMQ's servers (`ours.py`), and groups of Java's members, of ours and of both live the
 same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`, `life`, `rates`,
-`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives
-(`stock`, `both`, `alone`, `order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1
-writes frames for `make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `grpc`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`, `life`, `rates`,
+`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`, over gRPC `py5`, `node5`), servers (`ours`,
+`4.9.7`, `5.3.3`) and lives (`stock`, `both`, `alone`, `order`); without one of a sort, all of it. `docs` writes the
+tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.interop import tables
 from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client, java_of, node_client
 from tests.interop.failover import failover
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
+from tests.interop.grpc import run as grpc
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
 from tests.interop.rates import rates
@@ -47,7 +48,7 @@ from tests.interop.servers import (
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed", "failover", "junit", "outward", "life", "rates", "rights")
+PARTS = ("features", "grpc", "admin", "speed", "mixed", "failover", "junit", "outward", "life", "rates", "rights")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"
@@ -66,6 +67,7 @@ class Run:
     def __init__(self, arguments: list[str], directory: Path) -> None:
         self.wrong: list[str] = []
         self.features: tables.Table = {}
+        self.grpc: tables.Table = {}
         self.pairs: tables.Table = {}
         self.outward: tables.Table = {}
         self.lives: dict[str, tables.Table] = {}
@@ -133,6 +135,29 @@ class Run:
         title = _CLIENTS[client][0]
         self.features.setdefault(title, {}).update(found)
         self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
+
+    def run_grpc(self) -> None:
+        """The clients of RocketMQ 5 on our servers, and on RocketMQ's with its proxy."""
+        for name in self.chosen(*grpc.CLIENTS):
+            title, get = grpc.CLIENTS[name]
+            program = get(self._directory / name)
+            if program is None:
+                continue
+            for servers in self.chosen("ours", grpc.PROXY_VERSION):
+                endpoints = self._endpoints(servers)
+                if endpoints is None:
+                    continue
+                column = f"{title}, here" if servers == "ours" else f"{title}, RocketMQ {servers}"
+                self.grpc[column] = found = grpc.features_over_grpc(program, endpoints, f"{name}-{servers[0]}")
+                say(f"{column}: {tables.summary(found)}")
+                if servers == "ours":
+                    self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
+
+    def _endpoints(self, servers: str) -> grpc.Endpoints | None:
+        if servers == "ours":
+            return grpc.ours
+        jars = jars_of("proxy.xml", servers, self._directory / "proxy")
+        return None if jars is None else partial(grpc.proxied, jars)
 
     def run_admin(self) -> None:
         """The tool of both versions on our brokers."""
@@ -314,17 +339,19 @@ def main(arguments: list[str]) -> int:
             "life": run.run_life,
             "rates": run.run_rates,
         }
-        parts |= {"rights": run.run_rights}
+        parts |= {"rights": run.run_rights, "grpc": run.run_grpc}
         for part in run.chosen(*PARTS):
             parts[part]()
             if "docs" in arguments:
                 tables.write(run.features, tables.FEATURES, "feature")
                 tables.write(run.pairs, tables.PAIRS, "client")
+                tables.write(run.grpc, tables.GRPC, "feature over gRPC")
                 tables.write(run.outward, tables.OUTWARD, "feature of our client")
                 for column, table in run.lives.items():
                     tables.write(table, tables.LIVES.format(column), "step")
                 tables.write(run.rates, tables.RATES, "at full speed")
-    found = [(run.features, "feature"), (run.pairs, "client"), (run.outward, "feature of our client")]
+    found = [(run.features, "feature"), (run.grpc, "feature over gRPC"), (run.pairs, "client")]
+    found.append((run.outward, "feature of our client"))
     found += [*((table, f"on {name}") for name, table in run.lives.items()), (run.rates, "at full speed")]
     shown = [tables.table_of(*each) for each in found if each[0]]
     say("\n\n".join((*shown, *run.wrong)))

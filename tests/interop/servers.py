@@ -198,7 +198,7 @@ def broker_of_rocketmq(jars: str, host: str = "127.0.0.1") -> Iterator[Broker]:
                 processes.append(
                     subprocess.Popen([*java, *arguments], env=environment, stdout=file, stderr=subprocess.STDOUT)
                 )
-            _wait_for(home / log, "boot success")
+            wait_for(home / log, "boot success")
             return processes[-1]
 
         def start_broker(port: int) -> Process:
@@ -243,7 +243,8 @@ def free_port() -> int:
     raise RuntimeError("there is no free port from 12,000 on")
 
 
-def _wait_for(log: Path, text: str) -> None:
+def wait_for(log: Path, text: str) -> None:
+    """Wait until a text is in a log."""
     for _ in range(START_S * 10):
         if text in log.read_text(errors="replace"):
             return

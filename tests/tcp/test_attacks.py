@@ -25,7 +25,7 @@ from remoting.security.login import ClientHandshake
 from remoting.security.policy import Rights
 from remoting.security.records import RecordSigner
 from rocketmq.frame import Frame, FrameDecoder, encode_frame
-from testbed.fuzz.run import FuzzPlan, fuzz_server
+from testbed.fuzz.run import FuzzPlan, Protocol, fuzz_server
 from testbed.simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, derived_user
 
 pytestmark = pytest.mark.tcp
@@ -274,8 +274,8 @@ def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing
     on_broker(tmp_path, attack)
 
 
-@pytest.mark.parametrize("rocketmq", [False, True])
-def test_wrong_types_in_every_field_of_every_command_are_not_internal_error(tmp_path: Path, rocketmq: bool) -> None:
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_wrong_types_in_every_field_of_every_command_are_not_internal_error(tmp_path: Path, protocol: Protocol) -> None:
     async def main() -> None:
         config = BrokerConfig(name="broker-a", data_dir=tmp_path, listen="127.0.0.1:0")
         with anyio.fail_after(PATIENCE_S):
@@ -283,8 +283,8 @@ def test_wrong_types_in_every_field_of_every_command_are_not_internal_error(tmp_
                 for address in (broker.address, names.address):
                     async with RemotingClient() as beside:
                         await beside.request(address, RequestCode.GET_SERVER_STATE)
-                        most = 500 if rocketmq else 1_000
-                        report = await fuzz_server(address, FuzzPlan(seed=7, commands=most, rocketmq=rocketmq))
+                        most = 1_000 if protocol is Protocol.RLAB else 500
+                        report = await fuzz_server(address, FuzzPlan(seed=7, commands=most, protocol=protocol))
                         assert report.found == []
                         assert report.commands >= most
                         assert report.codes["0"] > most / 100

@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq.grpc import words
 from rocketmq.grpc.handles import Handle, handle_of
-from rocketmq.grpc.status import Refused
+from rocketmq.grpc.status import GrpcRefused
 
 HANDLE = Handle("broker-a", "%RETRY%gü", 3, 2**40, 2**64 - 1)
 
@@ -20,11 +20,11 @@ def test_a_text_that_is_no_handle_is_refused() -> None:
     other_version = urlsafe_b64encode(b"\x02" + b"x" * 30).decode()
     without_token = HANDLE._replace(token=0).text()
     for text in ("", "x", "?" * 40, good[:20], "A" * 100_000, other_version, without_token, "ü" * 40):
-        with pytest.raises(Refused, match="not a receipt handle") as caught:
+        with pytest.raises(GrpcRefused, match="not a receipt handle") as caught:
             handle_of(text, "broker-a")
         assert caught.value.code == words.INVALID_RECEIPT_HANDLE
 
 
 def test_a_handle_of_another_broker_names_it() -> None:
-    with pytest.raises(Refused, match="is of a message of broker 'broker-a', and this is 'broker-b'"):
+    with pytest.raises(GrpcRefused, match="is of a message of broker 'broker-a', and this is 'broker-b'"):
         handle_of(HANDLE.text(), "broker-b")

@@ -14,7 +14,7 @@ from hyperframe.frame import HeadersFrame
 from model.errors import ProtocolError
 from model.grpc_limits import MAX_GRPC_MESSAGE_BYTES, MAX_HTTP2_CALLS, MAX_HTTP2_HEADER_BYTES
 from model.limits import MAX_UNSENT_BYTES
-from rocketmq.grpc.http2 import Call, Http2, Kind
+from rocketmq.grpc.http2 import CallEvent, GrpcCall, Http2
 
 WINDOW = 65_535
 
@@ -40,9 +40,9 @@ class Pair:
         self.seen: list[Event] = []
         self.exchange()
 
-    def exchange(self, size: int = 1 << 30) -> list[tuple[Kind, Call]]:
+    def exchange(self, size: int = 1 << 30) -> list[tuple[CallEvent, GrpcCall]]:
         """Pass bytes in both directions, until there are none."""
-        events: list[tuple[Kind, Call]] = []
+        events: list[tuple[CallEvent, GrpcCall]] = []
         while True:
             said, answered = self.client.data_to_send(), self.server.take()
             if not said and not answered:
@@ -56,7 +56,9 @@ class Pair:
         self.client.send_headers(number, headers(*more), end_stream=end)
         return number
 
-    def say(self, number: int, data: bytes, *, end: bool = True, size: int = 1 << 30) -> list[tuple[Kind, Call]]:
+    def say(
+        self, number: int, data: bytes, *, end: bool = True, size: int = 1 << 30
+    ) -> list[tuple[CallEvent, GrpcCall]]:
         """Send bytes as far as the windows allow, again and again."""
         events = []
         while data:
@@ -76,7 +78,7 @@ class Pair:
 def test_a_call_has_its_method_its_metadata_and_its_message() -> None:
     pair = Pair()
     events = pair.say(pair.open(("x-mq-client-id", "ü"), ("grpc-timeout", "1500m")), prefixed(b"hello"))
-    assert [kind for kind, _ in events] == [Kind.MESSAGE, Kind.ENDED]
+    assert [kind for kind, _ in events] == [CallEvent.MESSAGE, CallEvent.ENDED]
     call = events[0][1]
     assert (call.method, call.metadata["x-mq-client-id"], call.message, call.timeout_ms) == (
         "Say",
@@ -90,7 +92,7 @@ def test_a_call_has_its_method_its_metadata_and_its_message() -> None:
     ("text", "ms"), [("3S", 3_000), ("2M", 120_000), ("1H", 3_600_000), ("5u", 1), ("", None), ("x", None)]
 )
 def test_the_deadline_of_a_call_is_read_in_every_unit(text: str, ms: int | None) -> None:
-    assert Call(1, {"grpc-timeout": text}).timeout_ms == ms
+    assert GrpcCall(1, {"grpc-timeout": text}).timeout_ms == ms
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 17])
@@ -98,7 +100,7 @@ def test_a_stream_may_be_cut_anywhere(size: int) -> None:
     pair = Pair()
     number = pair.open()
     events = pair.say(number, prefixed(b"a" * 30) + prefixed(b"") + prefixed(b"b"), size=size)
-    assert [kind for kind, _ in events] == [Kind.MESSAGE] * 3 + [Kind.ENDED]
+    assert [kind for kind, _ in events] == [CallEvent.MESSAGE] * 3 + [CallEvent.ENDED]
 
 
 def test_an_answer_has_messages_and_a_status() -> None:
@@ -126,7 +128,7 @@ def test_a_long_message_comes_whole_and_two_of_them_one_after_the_other() -> Non
     assert pair.server.under_way == 1_000_005
     events = pair.say(first, long[WINDOW:])
     events += pair.say(second, long[WINDOW:])
-    assert [len(call.message) for kind, call in events if kind is Kind.MESSAGE] == [1_000_000] * 2
+    assert [len(call.message) for kind, call in events if kind is CallEvent.MESSAGE] == [1_000_000] * 2
     assert pair.server.under_way == 0
 
 
@@ -137,7 +139,7 @@ def test_a_cancelled_long_message_lets_the_next_one_come() -> None:
         pair.say(number, prefixed(b"x" * 1_000_000)[:WINDOW], end=False)
     pair.client.reset_stream(first, 8)
     [(kind, call)] = pair.exchange()
-    assert (kind, call.number, call.open) == (Kind.CANCELLED, first, False)
+    assert (kind, call.number, call.open) == (CallEvent.CANCELLED, first, False)
     assert pair.client.local_flow_control_window(second) > WINDOW
 
 
@@ -160,7 +162,7 @@ def test_a_call_that_ends_inside_a_message_fails_alone() -> None:
     pair = Pair()
     pair.say(pair.open(), b"\0\0\0\0\x09half")
     events = pair.say(pair.open(), prefixed(b"fine"))
-    assert [kind for kind, _ in events] == [Kind.MESSAGE, Kind.ENDED]
+    assert [kind for kind, _ in events] == [CallEvent.MESSAGE, CallEvent.ENDED]
 
 
 def test_answers_wait_for_the_windows_of_the_peer() -> None:
@@ -206,7 +208,7 @@ def test_a_call_and_its_reset_may_come_in_one_read() -> None:
     number = pair.open()
     pair.client.send_data(number, prefixed(b"q") + b"\0" + (1_000_000).to_bytes(4))
     pair.client.reset_stream(number, 8)
-    assert [kind for kind, _ in pair.exchange()] == [Kind.CANCELLED], "what was reset is not read"
+    assert [kind for kind, _ in pair.exchange()] == [CallEvent.CANCELLED], "what was reset is not read"
 
 
 def test_calls_go_on_after_the_goodbye_of_their_client() -> None:
@@ -263,4 +265,4 @@ def test_a_refused_message_and_the_reset_of_its_call_may_come_in_one_read() -> N
     number = pair.open()
     pair.client.send_data(number, b"\x01\0\0\0\x01x")
     pair.client.reset_stream(number, 8)
-    assert [kind for kind, _ in pair.exchange()] == [Kind.CANCELLED]
+    assert [kind for kind, _ in pair.exchange()] == [CallEvent.CANCELLED]

@@ -4,7 +4,7 @@ import hmac
 from base64 import b64encode
 from typing import Any
 
-from rocketmq.grpc.http2 import Call
+from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.signing import check_signature
 
 DATE = "20261128T060000Z"
@@ -13,7 +13,7 @@ DATE = "20261128T060000Z"
 def checked(authorization: str) -> list[Any]:
     seen: list[Any] = []
     headers = {"authorization": authorization, "x-mq-date-time": DATE}
-    check_signature(lambda *arguments: seen.append(arguments), "peer", Call(1, headers))
+    check_signature(lambda *arguments: seen.append(arguments), "peer", GrpcCall(1, headers))
     return seen
 
 

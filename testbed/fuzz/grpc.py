@@ -1,0 +1,233 @@
+"""The frames of `rlab fuzz --grpc`: calls of RocketMQ 5's clients over HTTP/2, made from a seed. Pure.
+
+A batch has 64 calls, and needs nothing of the batches before it: headers are packed without a table, and the number of
+a call follows from the number of the batch. Most calls have a message with some fields of odd values; others have odd
+headers, no message, two messages, a wrong length, or garbage in the place of a message. Some are reset by their sender.
+
+Broken frames end the connection: garbage, frames of a wrong length or order, and floods of frames that do no work.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hpack import Decoder as HeaderDecoder
+from hpack import Encoder as HeaderEncoder
+from hpack import HPACKError
+from hpack import NeverIndexedHeaderTuple as Header
+
+from model.errors import ProtocolError
+from model.response_code import ResponseCode
+from rocketmq.edge import Facts
+from rocketmq.grpc.dialect import broker_grpc, name_server_grpc
+from rocketmq.grpc.floods import PREFACE
+from rocketmq.grpc.words import WORDS
+from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzFrame
+
+if TYPE_CHECKING:
+    from random import Random
+
+_DATA, _HEADERS, _PRIORITY, _RST, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = range(10)
+_END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
+_HEAD_BYTES = 9
+_SERVICE = "/apache.rocketmq.v2.MessagingService/"
+_INTERNAL = b"see the server's log"
+_TEXTS = ("orders", "fuzz", "%RETRY%fuzz", "%DLQ%fuzz", "SYS_TRACE", "a b", "", "x" * 300, "\r\0", "ü", "*", "a||b")
+_NUMBERS = (0, 1, 2, 3, 4, 5, 7, 32, -1, 10_000, 2**31 - 1, -(2**31))
+_LONG = (2**53, 2**63 - 1, -(2**63), 10**12)
+_BODIES = (b"", b"body", b"\xff\xfe", b"x" * 9_000, bytes(300))
+_PATHS = (_SERVICE, _SERVICE + "Nothing", "/grpc.health.v1.Health/Check", "", "/" + "x" * 500)
+_SIGNED = "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=0g"
+_HELD, _MAX_HELD_MS = "long_polling_timeout", 20
+_ITEMS = 3
+_DEEP = 4
+
+
+def frame_of(kind: int, payload: bytes = b"", number: int = 0, flags: int = 0) -> bytes:
+    """One frame of HTTP/2."""
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + number.to_bytes(4) + payload
+
+
+class GrpcAnswers:
+    """Decodes what a server sends: the end of each call, and the reason with which it closes the connection."""
+
+    def __init__(self) -> None:
+        self.error: ProtocolError | None = None
+        self._buffer = b""
+        self._headers = HeaderDecoder()
+        self._failed: dict[int, str] = {}
+
+    def feed(self, data: bytes) -> list[FuzzAnswer]:
+        """See `FuzzDecoder`."""
+        self._buffer += data
+        answers: list[FuzzAnswer] = []
+        while self.error is None and len(self._buffer) >= _HEAD_BYTES:
+            end = _HEAD_BYTES + int.from_bytes(self._buffer[:3])
+            if len(self._buffer) < end:
+                break
+            kind, flags, number = self._buffer[3], self._buffer[4], int.from_bytes(self._buffer[5:9])
+            self._frame(kind, flags, number, self._buffer[_HEAD_BYTES:end], answers)
+            self._buffer = self._buffer[end:]
+        return answers
+
+    def _frame(self, kind: int, flags: int, number: int, payload: bytes, answers: list[FuzzAnswer]) -> None:
+        if kind == _DATA and _INTERNAL in payload:
+            self._failed[number] = _INTERNAL.decode()
+        elif kind == _GOAWAY:
+            answers.append(FuzzAnswer(0, ResponseCode.PROTOCOL_ERROR, payload[8:].decode(errors="replace")))
+        elif kind == _PING and not flags:
+            answers.append(FuzzAnswer(0, 0, "", frame_of(_PING, payload, flags=1)))
+        elif kind == _HEADERS:
+            try:
+                headers = {str(name): str(value) for name, value in self._headers.decode(payload)}
+            except HPACKError as error:
+                self.error = ProtocolError(f"headers of the server cannot be read: {error}")
+                return
+            if flags & _END_STREAM:
+                failure = self._failed.pop(number, "")
+                code = ResponseCode.SYSTEM_ERROR if failure else int(headers.get("grpc-status", "-1"))
+                answers.append(FuzzAnswer(number, code, failure or headers.get("grpc-message", "")))
+
+
+class GrpcFrames(Frames):
+    """Numbered batches of calls; equal seeds give equal batches."""
+
+    opening = (
+        PREFACE
+        + frame_of(_SETTINGS, struct.pack(">HI", 4, 2**31 - 1))
+        + frame_of(_WINDOW, (2**31 - 1 - 65_535).to_bytes(4))
+    )
+
+    def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
+        super().__init__(rng, seed, kind)
+        dialect = name_server_grpc(Facts()) if kind == "namesrv" else broker_grpc(Facts())
+        self._rpcs = list(dialect.rpcs.items())
+
+    def decoder(self) -> GrpcAnswers:
+        """See `Frames.decoder`."""
+        return GrpcAnswers()
+
+    def answer_of(self, frame: FuzzAnswer) -> FuzzAnswer:
+        """See `Frames.answer_of`."""
+        return frame
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _request_with(self, opaque: int) -> FuzzFrame:
+        rng, number = self._rng, 2 * (opaque % 2**30) - 1
+        name, rpc = rng.choice(self._rpcs)
+        message = self._message(WORDS[rpc.request], 0)
+        data = message.SerializeToString()
+        path, chance = _SERVICE + name, rng.random()
+        if chance < 0.03:
+            path = rng.choice(_PATHS)
+        elif chance < 0.1:
+            data = rng.choice((rng.randbytes(rng.randrange(40)), data[: len(data) // 2], data * 2))
+        text = f"call {number} {path} {' '.join(str(message).split())[:300]}"
+        head = self._headers(number, path)
+        body = self._bodies(data)
+        if rng.random() < 0.04:
+            reset = frame_of(_RST, rng.choice(_NUMBERS).to_bytes(4, signed=True), number)
+            return FuzzFrame(head + _pieces(number, body, end=False) + reset, None, text)
+        return FuzzFrame(head + _pieces(number, body, end=True), number, text)
+
+    def _headers(self, number: int, path: str) -> bytes:
+        rng = self._rng
+        headers = {
+            **{":method": "POST", ":scheme": "http", ":path": path or "/", ":authority": "fuzz"},
+            **{"content-type": "application/grpc", "te": "trailers", "x-mq-client-id": "fuzz-member"},
+            "grpc-timeout": rng.choice(("220m", "205m", "", "x", "9" * 20, "1n", "-1S")),
+            "authorization": rng.choice(("", _SIGNED)),
+        }
+        if rng.random() < 0.05:
+            headers["x-mq-client-id"] = rng.choice(("", "ü", "a b", "x" * 3_000))
+        encoder = HeaderEncoder()
+        encoder.header_table_size = 0
+        packed = encoder.encode([Header(name, value) for name, value in headers.items()], huffman=rng.random() < 0.5)
+        return frame_of(_HEADERS, packed, number, _END_HEADERS)
+
+    def _bodies(self, data: bytes) -> bytes:
+        """The message with its prefix, most often."""
+        rng, whole = self._rng, b"\0" + len(data).to_bytes(4) + data
+        chance = rng.random()
+        if chance > 0.06:
+            return whole
+        lying = b"\0\xff\xff\xff\xff" + data
+        return rng.choice((b"", whole * 2, whole[:-1], b"\x01" + whole[1:], lying, whole + b"\0"))
+
+    def _message(self, kind: Any, depth: int) -> Any:
+        """A message with most of its fields."""
+        rng, message = self._rng, kind()
+        for field in kind.DESCRIPTOR.fields:
+            if field.name != _HELD and (rng.random() < 0.2 or depth > _DEEP):
+                continue
+            values = [self._value(field, depth) for _ in range(rng.randrange(_ITEMS) if field.is_repeated else 1)]
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                getattr(message, field.name).update({rng.choice(_TEXTS): rng.choice(_TEXTS) for _ in values})
+            elif field.is_repeated:
+                getattr(message, field.name).extend(values)
+            elif field.message_type is not None:
+                getattr(message, field.name).CopyFrom(values[0])
+            else:
+                setattr(message, field.name, values[0])
+        return message
+
+    def _value(self, field: Any, depth: int) -> Any:
+        rng = self._rng
+        if field.name == _HELD:
+            return WORDS["Duration"](nanos=rng.randrange(_MAX_HELD_MS) * 1_000_000)
+        if field.name in ("topic", "group", "name") and rng.random() < 0.8 and field.message_type is not None:
+            return WORDS["Resource"](name="orders" if field.name == "topic" else "fuzz")
+        if field.message_type is not None:
+            is_pair = field.message_type.GetOptions().map_entry
+            return None if is_pair else self._message(WORDS[field.message_type.name], depth + 1)
+        if field.type == field.TYPE_STRING:
+            return rng.choice(_TEXTS)
+        if field.type == field.TYPE_BYTES:
+            return rng.choice(_BODIES)
+        if field.type == field.TYPE_BOOL:
+            return rng.random() < 0.5
+        return rng.choice((*_NUMBERS, *_LONG) if field.type == field.TYPE_INT64 else _NUMBERS)
+
+    # --- broken frames -----------------------------------------------------------------------------------------------
+
+    def _broken(self) -> FuzzFrame:
+        makers = (self._garbage, self._odd_frame, self._flood, self._resets, self._long_headers, self._unfinished)
+        make: Callable[[], bytes] = self._rng.choice(makers)
+        return FuzzFrame(make(), None, make.__name__.strip("_"))
+
+    def _odd_frame(self) -> bytes:
+        rng = self._rng
+        payload = rng.randbytes(rng.choice((0, 1, 4, 5, 6, 8, 40)))
+        return frame_of(rng.randrange(12), payload, rng.choice((0, 1, 2, 3, 2**31 - 1)), rng.randrange(256))
+
+    def _flood(self) -> bytes:
+        kind, payload = self._rng.choice(
+            ((_PING, bytes(8)), (_SETTINGS, b""), (_PRIORITY, bytes(5)), (_WINDOW, b"\0\0\0\1"), (77, b""))
+        )
+        return frame_of(kind, payload, 1 if kind == _PRIORITY else 0) * 5_000
+
+    def _resets(self) -> bytes:
+        first = 2**31 - 1_001
+        return b"".join(
+            self._headers(number, _SERVICE + "SendMessage") + frame_of(_RST, bytes(4), number)
+            for number in range(first, first + 1_000, 2)
+        )
+
+    def _long_headers(self) -> bytes:
+        number = 2**31 - 1
+        return frame_of(_HEADERS, bytes(10), number) + frame_of(_CONTINUATION, bytes(9_000), number) * 4
+
+    def _unfinished(self) -> bytes:
+        number = 2**31 - 1
+        return self._headers(number, _SERVICE + "SendMessage") + frame_of(_DATA, b"\0\0\0\1\0half", number)
+
+
+def _pieces(number: int, body: bytes, *, end: bool) -> bytes:
+    """The body in frames."""
+    size = 16_384
+    pieces = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
+    frames = [frame_of(_DATA, piece, number) for piece in pieces[:-1]]
+    return b"".join((*frames, frame_of(_DATA, pieces[-1], number, _END_STREAM if end else 0)))

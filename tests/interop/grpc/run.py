@@ -1,0 +1,146 @@
+"""The gRPC clients of RocketMQ 5 on servers of this project, and on RocketMQ's with its proxy: `make interop` runs it.
+
+A client gets a folder of its own outside the checkout, and an environment of its own: that for Python has a package
+`rocketmq`, as this project has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.interop.clients import MQADMIN
+from tests.interop.servers import RLAB, cluster, free_port, pause, rocketmq, say, wait_for
+
+HERE = Path(__file__).parent
+PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client-nodejs@1.0.8"
+PYTHON, NODE = "Python 5.1.2 (gRPC)", "Node.js 1.0.8 (gRPC)"
+PROXY_VERSION = "5.3.3"
+TIMEOUT_S = 900
+_PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
+_LOGS = ("rmq.proxy.logback.xml", "rmq.tools.logback.xml")
+_QUEUES = ("-r", "2", "-w", "2")
+FIFO = "FIFO"
+Command = list[str]
+Endpoints = Callable[[], AbstractContextManager["Endpoint"]]
+"""Runs servers while its block runs."""
+
+
+class Endpoint(NamedTuple):
+    """Servers for gRPC clients: an address, and how a topic of a type is made, with the group that reads it."""
+
+    address: str
+    create: Callable[[str, str], None]
+
+
+def python_client(directory: Path) -> Command | None:
+    """The program of the client for Python; None if it cannot be had."""
+    venv.create(directory, with_pip=True)
+    python = str(directory / "bin" / "python")
+    get = [python, "-m", "pip", "install", "-q", PYTHON_PACKAGE]
+    got = subprocess.run(get, capture_output=True, text=True, check=False)
+    if got.returncode:
+        say(f"{PYTHON} is left out: {PYTHON_PACKAGE} does not install here: {got.stderr.strip()[-200:]}")
+        return None
+    program = shutil.copy(HERE / "features.py", directory / "features.py")
+    return [python, "-I", str(program)]
+
+
+def node_client(directory: Path) -> Command | None:
+    """The program of the client for Node.js; None if it cannot be had."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        say(f"{NODE} is left out: npm or node is not on this machine")
+        return None
+    directory.mkdir()
+    program = shutil.copy(HERE / "features.js", directory / "features.js")
+    if subprocess.run(["npm", "install", "--silent", NODE_PACKAGE], cwd=directory, check=False).returncode:
+        say(f"{NODE} is left out: {NODE_PACKAGE} does not install here")
+        return None
+    return ["node", str(program)]
+
+
+CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
+    "py5": (PYTHON, python_client),
+    "node5": (NODE, node_client),
+}
+
+
+@contextmanager
+def ours() -> Iterator[Endpoint]:
+    """A name server and a broker of this project."""
+    with cluster() as name_server:
+        to = ("--namesrv", name_server)
+
+        def create(topic: str, kind: str) -> None:
+            _quietly([*RLAB, "topic", "create", topic, "--queues", "2", *to])
+            if kind == FIFO:
+                _quietly([*RLAB, "group", "set", f"{topic}-g", "--create", "--fifo", *to])
+
+        yield Endpoint(name_server, create)
+
+
+@contextmanager
+def proxied(jars: str) -> Iterator[Endpoint]:
+    """RocketMQ's name server and broker, and its proxy beside them."""
+    with rocketmq(jars) as name_server, tempfile.TemporaryDirectory() as directory:
+        home, port = Path(directory), free_port()
+        (home / "conf").mkdir()
+        for name in _LOGS:
+            (home / "conf" / name).write_text("<configuration/>")
+        settings = {"rocketMQClusterName": "DefaultCluster", "grpcServerPort": port, "remotingListenPort": free_port()}
+        (home / "conf" / "proxy.json").write_text(json.dumps(settings))
+        java = ["java", "-Xmx384m", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", "-cp", jars]
+        environment = {**os.environ, "ROCKETMQ_HOME": str(home)}
+        log = home / "proxy.log"
+
+        def create(topic: str, kind: str) -> None:
+            to = ("-n", name_server, "-c", "DefaultCluster")
+            _quietly([*java, MQADMIN, "updateTopic", *to, "-t", topic, *_QUEUES, "-a", f"+message.type={kind}"])
+            if kind == FIFO:
+                _quietly([*java, MQADMIN, "updateSubGroup", *to, "-g", f"{topic}-g", "-o", "true"])
+
+        with log.open("wb") as file:
+            start = [*java, _PROXY, "-n", name_server, "-pm", "cluster", "-pc", str(home / "conf" / "proxy.json")]
+            process = subprocess.Popen(start, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            wait_for(log, "startup successfully")
+            yield Endpoint(f"127.0.0.1:{port}", create)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _quietly(command: Command) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or "Exception" in done.stdout + done.stderr:
+        raise RuntimeError(f"{command[-4:]}: {(done.stdout + done.stderr)[-300:]}")
+
+
+def features_over_grpc(program: Command, servers: Endpoints, prefix: str) -> dict[str, str]:
+    """Run every feature of a client; name -> `ok` or what was wrong."""
+    listed = subprocess.run([*program, "127.0.0.1:1", prefix, "--list"], capture_output=True, text=True, check=True)
+    with servers() as endpoint:
+        for line in listed.stdout.splitlines():
+            endpoint.create(*line.split("\t"))
+        pause(2)  # until every route has them
+        done = subprocess.run(
+            [*program, endpoint.address, prefix],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            cwd=Path(program[-1]).parent,
+        )
+    rows = (line.split("\t") for line in done.stdout.splitlines() if line.startswith("feature\t"))
+    found = {name: outcome for _, name, outcome in rows}
+    if len(found) < len(listed.stdout.splitlines()):
+        say(done.stdout[-500:] + done.stderr[-1500:])
+    return found
