@@ -18,10 +18,10 @@ def test_it_is_short_and_begins_with_for_whom_it_is_a_picture_the_alternatives_a
     lines = text_of("README.md").splitlines()
     assert len(lines) < 220
     starts = [next(i for i, line in enumerate(lines) if line.startswith(part)) for part in (
-        "See, break and test", "For developers whose", "![terminal", "| | rebalance-lab | RocketMQ",
+        "See, break and test", "- **For** developers", "![terminal", "| | rebalance-lab | RocketMQ",
         "## Two commands", "make demo", "make test", "## A first test", "## Five minutes",
     )]  # fmt: skip
     assert starts == sorted(starts)
     assert starts[4] < 35
-    assert "**not for production**" in text_of("README.md")
+    assert "**Not for production**" in text_of("README.md")
     assert "`pipeline`" in text_of("README.md")
