@@ -143,6 +143,8 @@ class Run:
             program = get(self._directory / name)
             if program is None:
                 continue
+            if name == "py5":
+                self.wrong += [f"{title} has another field: {each}" for each in grpc.differing_fields(program)]
             for servers in self.chosen("ours", grpc.PROXY_VERSION):
                 endpoints = self._endpoints(servers)
                 if endpoints is None:

@@ -263,11 +263,25 @@ FEATURES: tuple[tuple[str, str, Callable[[Any, str, str], None]], ...] = (
 )
 
 
+def print_fields() -> None:
+    """Print the fields of all messages of the protocol: message, number, name, type of a message or a number, list."""
+    for name in ("definition_pb2", "service_pb2"):
+        module = importlib.import_module(f"rocketmq.grpc_protocol.{name}")
+        for message in module.DESCRIPTOR.message_types_by_name.values():
+            for field in message.fields:
+                kind = field.message_type.name if field.message_type is not None else field.type
+                line = (message.name, field.number, field.name, kind, field.is_repeated)
+                sys.stdout.write("\t".join(map(str, line)) + "\n")
+
+
 def main() -> None:
     """Run them, each with what came of it in a line."""
     if "--list" in sys.argv:
         for number, (_, kind, _) in enumerate(FEATURES):
             sys.stdout.write(f"{prefix}-{number}\t{kind}\n")
+        return
+    if "--fields" in sys.argv:
+        print_fields()
         return
     topics = [f"{prefix}-{number}" for number in range(len(FEATURES))]
     producer = mq.Producer(configuration, topics)

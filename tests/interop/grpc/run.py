@@ -15,8 +15,9 @@ import venv
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from rocketmq.grpc.words import WORDS
 from tests.interop.clients import MQADMIN
 from tests.interop.servers import RLAB, cluster, free_port, pause, rocketmq, say, wait_for
 
@@ -25,6 +26,8 @@ PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client
 PYTHON, NODE = "Python 5.1.2 (gRPC)", "Node.js 1.0.8 (gRPC)"
 PROXY_VERSION = "5.3.3"
 TIMEOUT_S = 900
+_OF_PROTOBUF = ("Duration", "Timestamp")
+_INT32, _ENUM = "5", "14"
 _PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
 _LOGS = ("rmq.proxy.logback.xml", "rmq.tools.logback.xml")
 _QUEUES = ("-r", "2", "-w", "2")
@@ -122,6 +125,24 @@ def _quietly(command: Command) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "Exception" in done.stdout + done.stderr:
         raise RuntimeError(f"{command[-4:]}: {(done.stdout + done.stderr)[-300:]}")
+
+
+def differing_fields(program: Command) -> list[str]:
+    """The fields of our table of messages that the client for Python has otherwise, or does not have."""
+    done = subprocess.run([*program, "127.0.0.1:1", "x", "--fields"], capture_output=True, text=True, check=True)
+    theirs = {tuple(line.split("\t")) for line in done.stdout.splitlines()}
+    ours = [
+        (name, str(field.number), field.name, _kind_of(field), str(field.is_repeated))
+        for name, message in WORDS.items()
+        if name not in _OF_PROTOBUF
+        for field in message.DESCRIPTOR.fields
+    ]
+    enumerations = {(*each[:3], _INT32, each[4]) for each in theirs if each[3] == _ENUM}
+    return [" ".join(each) for each in ours if each not in theirs and each not in enumerations]
+
+
+def _kind_of(field: Any) -> str:
+    return str(field.type if field.message_type is None else field.message_type.name)
 
 
 def features_over_grpc(program: Command, servers: Endpoints, prefix: str) -> dict[str, str]:
