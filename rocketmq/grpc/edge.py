@@ -36,8 +36,9 @@ class Asked(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
 
     `answer` gets header, body and code of the answer, and returns the messages of the call's answer. `refusal` is the
-    message whose status is set where the request is refused, if that is not an empty one. `unread` gets the answer
-    instead, once its client has reset the call.
+    message whose status is set where the request is refused, if that is not an empty one. Once its
+    client has reset the call, `cancel` makes a request that ends this one, whose number it gets, and `unread` gets the
+    answer.
     """
 
     code: RequestCode
@@ -47,6 +48,7 @@ class Asked(NamedTuple):
     outcomes: tuple[int, ...] = ()
     refusal: Any = None
     unread: Callable[[dict[str, Any], bytes | None, int], None] | None = None
+    cancel: Callable[[int], Command] | None = None
 
 
 class Unasked(int):
@@ -75,9 +77,13 @@ class GrpcCaller:
         while len(self.groups) > MAX_GRPC_CLIENTS:
             del self.groups[next(iter(self.groups))]
 
+    def command(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> Command:
+        """A request of the edge itself; its answer is dropped."""
+        return Command(REQUEST, code, _UNASKED, header, body)
+
     def ask(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
         """Send a request of the edge itself; its answer is dropped."""
-        self.peer.handle_soon(Command(REQUEST, code, _UNASKED, header, body))
+        self.peer.handle_soon(self.command(code, header, body))
 
     @property
     def address(self) -> str:
@@ -179,7 +185,8 @@ class GrpcEdge:
 
     def _happened(self, kind: CallEvent, call: GrpcCall) -> Command | None:
         if kind is CallEvent.CANCELLED:
-            return None
+            asked = call.note
+            return asked.asked.cancel(int(asked)) if isinstance(asked, GrpcQuestion) and asked.asked.cancel else None
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is None:
             text = f"{call.method[:200]} is not served here: {self._dialect.elsewhere}"
@@ -217,6 +224,7 @@ class GrpcEdge:
         self._opaque += 1
         opaque = GrpcQuestion(self._opaque)
         opaque.call, opaque.rpc, opaque.asked = call, rpc, asked
+        call.note = opaque
         return Command(REQUEST, asked.code, opaque, asked.header, asked.body)
 
     # --- encoding ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from model.record import StoredRecord, iter_records
 from model.response_code import ResponseCode
 from model.subscription import Expression, Sql, parse_expression, subscription_of
+from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import words
@@ -70,7 +71,13 @@ def receive(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     caller.subscribed(call, group, {topic: expression})
     code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
     answer = partial(_received, caller, header, _tags_of(expression))
-    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=partial(_return, caller, header))
+
+    def cancel(pop: int) -> Command:
+        named = {"group": group, "client_id": header["client_id"], "pop": pop}
+        return caller.command(RequestCode.CANCEL_POP, named)
+
+    unread = partial(_return, caller, header)
+    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=unread, cancel=cancel)
 
 
 def _return(
@@ -78,11 +85,13 @@ def _return(
 ) -> None:
     """Make messages visible again at once that were delivered to a call which its client has reset."""
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
-    for topic, queue_id, token, _, _, records in batches:
-        for record in iter_records(records):
-            header = {"group": asked["group"], "client_id": asked["client_id"], "topic": topic, "queue_id": queue_id}
-            header |= {"offset": record.queue_offset, "token": token, "invisible_ms": 0}
-            caller.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+    rows = [
+        [topic, queue_id, token, [record.queue_offset for record in iter_records(records)]]
+        for topic, queue_id, token, _, _, records in batches
+    ]
+    if rows:
+        header = {"group": asked["group"], "client_id": asked["client_id"]}
+        caller.ask(RequestCode.RETURN_MESSAGES, header, msgpack.packb(rows))
 
 
 def _received(

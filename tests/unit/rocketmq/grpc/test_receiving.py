@@ -132,8 +132,20 @@ async def test_a_receive_that_its_client_resets_keeps_no_message(world: World) -
     await world.sleep(1)
     await client.send(b"m")
     began = world.now
-    assert bodies(await received(other, "other@1", poll_ms=5_000)) == [b"m"]
+    [message] = await received(other, "other@1", poll_ms=5_000)
+    assert (message.body, message.system_properties.delivery_attempt) == (b"m", 1)
     assert world.now - began <= 0.1
+
+
+@simulated
+async def test_messages_that_are_on_their_way_to_a_call_that_is_reset_are_given_back_uncounted(world: World) -> None:
+    client, other = await with_messages(world, 2), await GrpcClient.connect(world, "other")
+    number, _ = client.begin("ReceiveMessage", receive_of(poll_ms=20_000))
+    client.cancel(number)
+    await world.sleep(0.1)
+    found = await received(other, "other@1", poll_ms=5_000)
+    assert bodies(found) == [b"0", b"1"]
+    assert {each.system_properties.delivery_attempt for each in found} == {1}
 
 
 @simulated
