@@ -82,6 +82,7 @@ class RequestCode(IntEnum):
     POP_DEAD_LETTER = 90_034
     CANCEL_POP = 90_035
     RETURN_MESSAGES = 90_036
+    KEEP_MESSAGES = 90_037
     # Sinks:
     SINK_STAGE = 90_040
     SINK_COMMIT = 90_041

@@ -23,6 +23,13 @@ from remoting.connection import Connection
 NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
 
 
+def is_named(pop: Command, cancel: Command) -> bool:
+    """Whether a CANCEL_POP is for a pop of its connection."""
+    asked, by = pop.header, cancel.header
+    is_of_member = (asked["group"], asked["client_id"]) == (by["group"], by["client_id"])
+    return is_of_member and by.get("pop") in (None, pop.opaque)
+
+
 class PopAnswers:
     """The answers of one broker that wait for the metadata."""
 
@@ -30,26 +37,28 @@ class PopAnswers:
         self._core = core
         self._store = store
         self._ledger = ledger
-        # (connection, opaque) of the pops that wait, and whether they are cancelled.
-        self._waiting: dict[tuple[Connection, int], bool] = {}
+        self._waiting: dict[tuple[Connection, int], Command] = {}  # by their opaque
+        self._cancelled: set[tuple[Connection, int]] = set()  # of those that wait
 
     def answer(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
         """Answer a pop with these batches, once they are stored."""
-        self._waiting[connection, request.opaque] = False
+        self._waiting[connection, request.opaque] = request
         self._core.barrier.after_commit(partial(self._stored, connection, request, batches))
         self._store.compact_if_long(self._ledger, self._times())
 
-    def cancel(self, connection: Connection, opaque: int) -> bool:
-        """Give back what a pop is about to be answered with; whether there is such a pop."""
-        if (connection, opaque) not in self._waiting:
-            return False
-        self._waiting[connection, opaque] = True
-        return True
+    def cancel(self, connection: Connection, cancel: Command) -> bool:
+        """Give back what the named pops are about to be answered with; whether there are any."""
+        named = [at for at, pop in self._waiting.items() if at[0] is connection and is_named(pop, cancel)]
+        self._cancelled.update(named)
+        return bool(named)
 
     def _stored(
         self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
     ) -> None:
-        is_cancelled = self._waiting.pop((connection, request.opaque), False)
+        at = (connection, request.opaque)
+        self._waiting.pop(at, None)
+        is_cancelled = at in self._cancelled
+        self._cancelled.discard(at)
         if failure is None and not connection.closed and not is_cancelled:
             connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
             return

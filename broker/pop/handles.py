@@ -5,6 +5,7 @@ random: neither a guess nor an old handle works.
 
     ack                    the messages are consumed
     change invisible time  visible later, or at once; the message gets a new handle
+    keep                   invisible while the client is connected
     return                 visible at once, and the delivery is not counted
     dead letter            copied to the DLQ of the group and acknowledged, once the copy is stored
 """
@@ -22,6 +23,7 @@ from broker.groups.settings import SettingsOfGroups
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger, without
+from broker.pop.renewals import Renewals
 from broker.pop.store import PopStore
 from broker.pop.tokens import Tokens
 from model.errors import ReceiptHandleDead, RlabError
@@ -50,6 +52,7 @@ class PopHandles:
         ledger: PopLedger,
         tokens: Tokens,
         forwarder: PopForwarder,
+        renewals: Renewals,
         changed: Callable[[GroupQueue], None],
         wake: Callable[[PopKey], None],
     ) -> None:
@@ -59,6 +62,7 @@ class PopHandles:
         self._ledger = ledger
         self._tokens = tokens
         self._forwarder = forwarder
+        self._renewals = renewals
         self._changed = changed
         self._wake = wake
 
@@ -68,6 +72,7 @@ class PopHandles:
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
+            RequestCode.KEEP_MESSAGES: self.keep,
             RequestCode.RETURN_MESSAGES: self.give_back,
             RequestCode.POP_DEAD_LETTER: self.dead_letter,
         }
@@ -89,6 +94,22 @@ class PopHandles:
         for queue in changed:
             self._changed(queue)
         self._store.compact_if_long(ledger, self._times())
+
+    def keep(self, connection: Connection, request: Command) -> None:
+        """Extend the invisible time of batches while their client is connected: it has received them.
+
+        Not from the pop on, because an answer may be lost, or come after the client's time for it is over: its messages
+        would be extended for hours, and no consumer would have them.
+        """
+        group, client_id = request.header["group"], request.header["client_id"]
+        for topic, queue_id, token in rows_of(request):
+            queue = self._ledger.queues.get(PopKey(group, topic, queue_id))
+            batch = None if queue is None else queue.window.batches.get(token)
+            if queue is not None and batch is not None and batch.client_id == client_id:
+                self._ledger.keep(queue, token, self._times())
+                self._renewals.popped(group, client_id, connection)
+        self._core.barrier.respond_after_commit(connection, request)
+        self._store.compact_if_long(self._ledger, self._times())
 
     def give_back(self, connection: Connection, request: Command) -> None:
         """Make messages visible at once that no consumer has seen; the answer is as of an acknowledgement."""

@@ -236,6 +236,15 @@ class PopLedger:
             self._note((GIVE_BACK, queue.number, token, encode_offsets(sorted(returned))))
         return returned
 
+    def keep(self, queue: GroupQueue, token: int, times: Times) -> None:
+        """Let the invisible time of a batch be extended while its client is connected, each time by as much."""
+        batch = queue.window.batches[token]
+        if not batch.renew_s:
+            batch.renew_s = batch.visible_at - batch.since
+            self.has_renewed = True
+            now_ms, visible_ms = round(times.now_ms), times.wall_ms(batch.visible_at)
+            self._note((RENEW, queue.number, token, now_ms, visible_ms, round(1000 * batch.renew_s)))
+
     def end_invisible(self, queue: GroupQueue, token: int, times: Times) -> None:
         """Make the rest of a batch visible at once; its handles stay good until the redelivery."""
         queue.window.renew(token, times.now, 0.0)

@@ -27,7 +27,7 @@ from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.messages.parked import ParkedRequests
 from broker.messages.refused import refuse_parked
-from broker.pop.answers import NOTHING, PopAnswers
+from broker.pop.answers import NOTHING, PopAnswers, is_named
 from broker.pop.delivery import PopDelivery
 from broker.pop.forwarder import PopForwarder
 from broker.pop.handles import PopHandles
@@ -74,7 +74,15 @@ class Pop(Feature):
         self._delivery = PopDelivery(core, topics, groups, leases, self.ledger, self._forwarder, self._tokens)
         self._renewals = Renewals(core, groups, self.ledger)
         self._handles = PopHandles(
-            core, settings, self._store, self.ledger, self._tokens, self._forwarder, self._changed, self._wake
+            core,
+            settings,
+            self._store,
+            self.ledger,
+            self._tokens,
+            self._forwarder,
+            self._renewals,
+            self._changed,
+            self._wake,
         )
         self._answers = PopAnswers(core, self._store, self.ledger)
         self._restore()
@@ -165,14 +173,11 @@ class Pop(Feature):
         self._core.driver.wake_by(parked.deadline)
 
     def cancel(self, connection: Connection, request: Command) -> Reply:
-        """Let a pop of the same connection get nothing: its client waits no longer."""
-        header = request.header
-        client = (header["group"], header["client_id"])
-        for parked in self._parked.of_connection(connection):
-            if parked.request.opaque == header["pop"] and (parked.pop.group, parked.pop.client_id) == client:
-                self._answer_nothing([parked])
-                return Reply({"is_cancelled": True})
-        return Reply({"is_cancelled": self._answers.cancel(connection, header["pop"])})
+        """Let one pop of the same connection and member, or all of them, get nothing: their client waits no longer."""
+        held = [parked for parked in self._parked.of_connection(connection) if is_named(parked.request, request)]
+        self._answer_nothing(held)
+        is_cancelled = self._answers.cancel(connection, request)
+        return Reply({"is_cancelled": bool(held) or is_cancelled})
 
     def pop_stats(self, connection: Connection, request: Command) -> Reply:
         """The invisible messages of a group, one row for each queue with some."""

@@ -97,7 +97,8 @@ class PopConsumer(GroupConsumer):
             wait_s: how long to wait while there is none, 0 to 60 s.
             renew: whether the broker extends the invisible time again and again, under the same handles, while this
                 consumer is connected, for up to 3 h. If it is killed, its messages are redelivered within
-                `invisible_s`, which may be short then; at its shutdown, at once.
+                `invisible_s`, which may be short then; at its shutdown, at once. A message that failed has to be
+                returned: `extend(message, 0)`.
 
         Returns:
             The messages; empty if none came in time.
@@ -106,11 +107,12 @@ class PopConsumer(GroupConsumer):
             InvalidParameter: a number is out of its range.
             IllegalOperation: not started, shut down, or nothing is subscribed to.
             ClientFailed: the consumer has ended without a shutdown; see `join`.
+            RequestCodeNotSupported: `renew` at servers of RocketMQ.
             RlabError: no broker of the topics could be asked. Messages of a lost answer are redelivered when their
                 invisible time ends.
 
-        Cancellation: nothing is lost: messages that arrive are kept for the next call, and returned to the broker if
-        none comes.
+        Cancellation: nothing is lost: messages that arrive all the same go to another call that waits, or are returned
+        to the broker at once, and that delivery is not counted.
         """
         check_whole("max_n", max_n, 1, MAX_POP_BATCH)
         check_number("invisible_s", invisible_s, MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000)

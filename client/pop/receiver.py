@@ -2,7 +2,7 @@
 
 A `receive` returns as soon as any broker has messages. Other brokers may answer a moment later, with messages that are
 then invisible to all other consumers: these are *kept* for the next `receive`, and returned to the broker if none comes
-soon.
+soon. The pops of a `receive` that is cancelled are cancelled too, unless another one waits for their messages.
 
 A broker that had messages the last time is asked again at once and alone (`had_messages`): under load one request is
 one batch, and no broker pops more than was asked for. Brokers that had none are asked with long polls at the same time,
@@ -21,6 +21,7 @@ from functools import partial
 
 import anyio
 
+from client.config import SpokenDialect
 from client.instance.schedule import RebalancePass
 from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
@@ -89,6 +90,7 @@ class _Receive:
     asked: dict[_Target, None] = field(default_factory=dict)
     hurrying: int = 0
     news: asyncio.Future[bool] | None = None
+    is_cancelled: bool = False
 
     def wake(self, news: bool = True) -> None:
         """End its wait, with or without news."""
@@ -128,6 +130,8 @@ class PopReceiver(PopIntake):
 
     async def receive(self, max_n: int, invisible_s: float, wait_s: float, *, renew: bool) -> list[PopMessage]:
         """See `PopConsumer.receive`."""
+        if renew and self._context.instance.config.dialect is SpokenDialect.ROCKETMQ:
+            raise RequestCodeNotSupported("a broker of RocketMQ extends no invisible times: receive without `renew`")
         this = _Receive(max_n, invisible_s, renew, self._loop.time() + wait_s)
         while True:
             if self._closing:
@@ -160,10 +164,18 @@ class PopReceiver(PopIntake):
             return await news
         except BaseException:
             self._wake_one()  # a cancelled call must not swallow the wake-up of another
+            if not self._waiting:
+                self._cancel_pops(this)
             raise
         finally:
             timer.cancel()
             self._waiting.pop(this, None)
+
+    def _cancel_pops(self, this: _Receive) -> None:
+        """Let held pops of a cancelled call take no messages, and return messages that come all the same."""
+        this.is_cancelled = True
+        for broker_name in dict.fromkeys(target.queue.broker_name for target in this.asked if target.popping):
+            self.requests.cancel(broker_name)
 
     def _is_answered_later(self, this: _Receive) -> bool:
         """Whether this `receive` has outstanding requests, or has not sent any yet."""
@@ -199,8 +211,6 @@ class PopReceiver(PopIntake):
         this.hurrying += not suspend_s
         suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
         terms = PopTerms(max_n=this.max_n, invisible_ms=round(this.invisible_s * 1000), suspend_ms=suspend_ms)
-        if this.renew:
-            terms["renew"] = True
         broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
         # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
@@ -277,23 +287,25 @@ class PopReceiver(PopIntake):
 
     def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, this: _Receive) -> None:
         wanted = self.matching(target.queue.topic, messages)
-        if self._closing or wanted is None:
+        if self._closing or wanted is None or (this.is_cancelled and not self._waiting):
             self._return(messages if wanted is None else wanted)
         elif wanted:
+            if this.renew:
+                self.requests.keep(wanted)
             self._kept.append(_Kept(wanted, sent_at, self._loop.time(), this.invisible_s, this.renew))
             self._driver.wake_by(_return_at(self._kept[0]))
 
     async def _poll_kept(self, this: _Receive) -> list[PopMessage]:
         """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
         now = self._loop.time()
-        while self._kept and self._kept[0].renew != this.renew:
-            self._return(
-                self._kept.popleft().messages
-            )  # `_renew` would give them handles that the broker does not extend
         taken: list[PopMessage] = []
         stale: list[PopMessage] = []
         while self._kept and len(taken) + len(stale) < this.max_n:
             kept, left = self._kept[0], this.max_n - len(taken) - len(stale)
+            if (kept.renew or this.renew) and (kept.renew, kept.invisible_s) != (this.renew, this.invisible_s):
+                # `_renew` would give them handles that the broker does not extend.
+                self._return(self._kept.popleft().messages)
+                continue
             chosen, kept.messages = kept.messages[:left], kept.messages[left:]
             if not kept.messages:
                 self._kept.popleft()
@@ -333,8 +345,24 @@ class PopReceiver(PopIntake):
             self._return(self._kept.popleft().messages)
 
     def _return(self, messages: Iterable[PopMessage]) -> None:
+        by_broker: dict[str, list[PopMessage]] = {}
         for message in messages:
-            self.change_invisible(message, 0)
+            by_broker.setdefault(message.queue.broker_name, []).append(message)
+        for broker_name, own in by_broker.items():
+            self.start(self._give_back, broker_name, own)
+
+    async def _give_back(self, broker_name: str, messages: list[PopMessage]) -> None:
+        rows: dict[tuple[str, int, int], list[int]] = {}
+        for message in messages:
+            rows.setdefault((message.queue.topic, message.queue.queue_id, message.token), []).append(message.offset)
+        try:
+            await self.requests.give_back(broker_name, rows)
+        except RequestCodeNotSupported:  # a broker of RocketMQ, which counts the delivery
+            for message in messages:
+                self.change_invisible(message, 0)
+        except RlabError as error:
+            client_id = self._context.instance.client_id
+            logger.debug("%s: %d messages not returned to %s: %s", client_id, len(messages), broker_name, error)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

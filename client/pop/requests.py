@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast
@@ -15,7 +16,7 @@ from client.instance.routes import RouteCache
 from client.options import ConsumerOptions
 from client.pop.message import Handle, PopMessage
 from model.decode import Undecodable, decode_as
-from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
+from model.errors import FlowControl, NetworkError, ProtocolError, RequestCodeNotSupported, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
 from model.message_queue import MessageQueue
@@ -49,15 +50,13 @@ _Ask = tuple[RequestCode, dict[str, Any], bytes | None, float]
 class PopTerms(TypedDict):
     """The numbers of one pop: `suspend_ms` is how long the broker may hold it while it has no message.
 
-    `queue_id` is one queue of the topic; without it the broker chooses any. With `renew` it extends the invisible time
-    while this client is connected.
+    `queue_id` is one queue of the topic; without it the broker chooses any.
     """
 
     max_n: int
     invisible_ms: int
     suspend_ms: int
     queue_id: NotRequired[int]
-    renew: NotRequired[bool]
 
 
 class PopRequests:
@@ -138,6 +137,29 @@ class PopRequests:
         After an RlabError that is not `definite`, or a cancellation, any of them may be acknowledged.
         """
         return _read_dead(broker_name, await self._request(broker_name, self._ack_ask(acked), waits=True))
+
+    async def give_back(self, broker_name: str, rows: Acked) -> None:
+        """Return messages that no consumer has seen: they are visible at once, and the delivery is not counted."""
+        _, member, body, timeout_s = self._ack_ask(rows)
+        raise_for_code(await self._request(broker_name, (RequestCode.RETURN_MESSAGES, member, body, timeout_s)))
+
+    def cancel(self, broker_name: str) -> None:
+        """End the held pops of this member, if its connection is open; a hint, which a broker of RocketMQ ignores."""
+        self._notify(broker_name, RequestCode.CANCEL_POP)
+
+    def keep(self, messages: Sequence[PopMessage]) -> None:
+        """Let the broker of these messages extend their invisible time while this client is connected.
+
+        A hint: if it is lost, they are redelivered when their time ends.
+        """
+        rows = dict.fromkeys((each.queue.topic, each.queue.queue_id, each.token) for each in messages)
+        self._notify(messages[0].queue.broker_name, RequestCode.KEEP_MESSAGES, msgpack.packb(list(rows)))
+
+    def _notify(self, broker_name: str, code: RequestCode, body: bytes | None = None) -> None:
+        connection = self._instance.masters.get(broker_name)
+        if connection is not None and connection.ready:
+            with suppress(RequestCodeNotSupported):
+                connection.notify(code, self._member, body)
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         """Like `ack` without a task; see `start_pop`."""

@@ -71,8 +71,7 @@ _POP = RequestSchema(
         Field(
             "renew",
             bool,
-            "extend them by `invisible_ms` again and again, under their handles, while the client is connected, "
-            f"{MAX_RENEWAL_S // 3600} h at most",
+            "extend them as after KEEP_MESSAGES, for a sender that cannot miss the answer",
             required=False,
         ),
         Field("order", bool, "only from queues of which no message is invisible, in their order", False),
@@ -138,8 +137,24 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer -> broker",
         "End a pop whose client waits no longer: it is answered with PULL_NOT_FOUND, and messages that it was about "
         "to get are visible at once.",
-        (*_MEMBER, Field("pop", int, "opaque of the pop on this connection", minimum=0)),
-        answer="`is_cancelled`: false if the pop was answered already, or is not known",
+        (*_MEMBER, Field("pop", int, "its opaque on this connection; absent for all of this member", False, 0)),
+        answer="`is_cancelled`: false if there is no such pop, or it was answered already",
+        rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
+    ),
+    RequestCode.KEEP_MESSAGES: RequestSchema(
+        "consumer -> broker",
+        "The answer of a pop has arrived: extend the invisible time of its messages again and again, under their "
+        f"handles, while the client is connected, {MAX_RENEWAL_S // 3600} h at most. Batches of which nothing is "
+        "invisible any more, or which another client has, are left out.",
+        _MEMBER,
+        rows=(
+            _DELIVERED,
+            Field("queue_id", int, "queue of the topic on this broker"),
+            Field("token", int, "delivery token of the batch", maximum=MAX_TOKEN),
+        ),
+        max_rows=MAX_ACKED_OFFSETS,
+        answer="once it is stored",
         rank=Rank.KEEPALIVE,
         effect=Effect.CHANGES,
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from model.errors import ReceiptHandleDead, RequestCodeNotSupported
+from model.errors import ReceiptHandleDead
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_POP_BATCH
 from model.names import RETRY_PREFIX
@@ -42,8 +42,6 @@ class Delivered(NamedTuple):
 def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """A pop of one queue or of all of a topic."""
     group, topic = header["group"], header["topic"]
-    if header.get("renew"):
-        raise RequestCodeNotSupported("a broker of RocketMQ extends no invisible times: receive without `renew`")
     first = header.get("consume_from") == ConsumeFrom.FIRST_OFFSET.value
     fields = {
         **{"consumerGroup": group, "topic": topic, "queueId": header["queue_id"]},

@@ -121,6 +121,13 @@ MUTANTS = (
         shown=("duplicate", "lost-write", "orphan"),
     ),
     Mutant(
+        name="dead-letter-not-copied",
+        file="broker/pop/forwarder.py",
+        old="        target = self._append(queue, records, is_dead=True)\n",
+        new="        target = self._topics.ensure_dlq(key.group).config.topic, 0\n",
+        shown=("lost-write",),
+    ),
+    Mutant(
         name="invisible-for-ever",
         file=_WINDOW,
         old="                    heapq.heappush(self._due, offset)\n                    became_due += 1",

@@ -183,6 +183,7 @@ MATRIX = (
         None,
         "key key dead no no dead own",
     ),
+    Case(C.KEEP_MESSAGES, MEMBER, [["orders", 0, 1]], "key key ok no no ok own"),
     Case(C.RETURN_MESSAGES, MEMBER, [["orders", 0, 1, [0]]], "key key ok no no ok own"),
     Case(C.CANCEL_POP, {**MEMBER, "pop": 1}, None, "key key ok no no ok own"),
     Case(C.POP_DEAD_LETTER, {**MEMBER, **QUEUE, "offset": 0, "token": 1}, None, "key key dead no no dead own"),

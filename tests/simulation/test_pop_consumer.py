@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from client.admin.admin import Admin
 from client.pop.consumer import PopConsumer
+from client.pop.message import PopMessage
 from model.errors import IllegalOperation, InvalidParameter, ReceiptHandleDead, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
@@ -85,6 +87,29 @@ def test_a_message_stays_with_a_consumer_that_lives_and_comes_again_soon_after_i
             (again,) = await other.receive(wait_s=60)
             assert (again.body, again.attempts) == (second.body, 2)
             assert loop.time() - started_at < 10.1
+
+    simulate(scenario, brokers=1)
+
+
+def test_messages_of_an_answer_that_is_lost_are_received_by_another_when_their_time_is_over(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as unlucky, popper(cluster) as other:
+            assert unlucky._receiver is not None
+            monkeypatch.setattr(unlucky._receiver.requests, "_read_pop", lambda broker_name, answer: [])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(unlucky.receive, invisible_s=5, wait_s=30, renew=True))
+                await anyio.sleep(1)
+                await producer.send_many("t", 1)
+                await anyio.sleep(1)
+                started_at = cluster.simulation.loop.time()
+                (message,) = await other.receive()
+                assert message.attempts == 2
+                assert cluster.simulation.loop.time() - started_at < 4.1
+                await other.ack(message)
 
     simulate(scenario, brokers=1)
 
@@ -191,15 +216,60 @@ def test_a_receive_that_is_abandoned_loses_nothing(simulate: Simulate) -> None:
                 await consumer.receive(invisible_s=30)
             await producer.send_many("t", 2)
             await anyio.sleep(0.5)
-            assert [message.body for message in await consumer.receive(invisible_s=30, wait_s=0)] == [b"0"]
-            (other,) = await consumer.receive(invisible_s=30)
-            assert other.attempts == 1
+            both = await consumer.receive(invisible_s=30, wait_s=0)
+            assert [(message.body, message.attempts) for message in both] == [(b"0", 1), (b"1", 1)]
             with anyio.move_on_after(1):
                 await consumer.receive(invisible_s=30)
             await producer.send_many("t", 1, first=2)
-            async with popper(cluster) as second:  # nobody asks the first one any more: it gives back what it keeps
+            async with popper(cluster) as second:
+                started_at = cluster.simulation.loop.time()
                 (message,) = await second.receive()
-                assert (message.body, message.attempts) == (b"2", 2)
+                assert (message.body, message.attempts) == (b"2", 1)
+                assert cluster.simulation.loop.time() - started_at < 0.1
+
+
+def test_what_a_cancelled_receive_gets_in_the_last_moment_is_received_by_another_within_a_tenth_of_a_second(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        loop, taken = cluster.simulation.loop, 0
+        async with popper(cluster) as first, popper(cluster) as second:
+            for n in range(20):  # cancelled before, while and after the answer is on its way
+                async with anyio.create_task_group() as sending, anyio.create_task_group() as tasks:
+                    tasks.start_soon(first.receive)
+                    await anyio.sleep(0.5)
+                    sending.start_soon(producer.send, "t", b"%d" % n)
+                    await anyio.sleep(n * 0.0001)
+                    tasks.cancel_scope.cancel()
+                started_at = loop.time()
+                messages = await second.receive(wait_s=1)
+                taken += not messages
+                assert not messages or (messages[0].attempts, loop.time() - started_at < 0.1) == (1, True)
+                assert await second.ack(messages) == []
+        assert 0 < taken < 20, "some were cancelled in time"
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_cancelled_receive_leaves_the_pops_for_those_that_wait(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer:
+            async with anyio.create_task_group() as tasks:
+                got: list[PopMessage] = []
+
+                async def receive() -> None:
+                    got.extend(await consumer.receive())
+
+                tasks.start_soon(receive)
+                await anyio.sleep(1)
+                with anyio.move_on_after(1):
+                    await consumer.receive()
+                await producer.send_many("t", 1)
+            assert [message.attempts for message in got] == [1]
 
     simulate(scenario, brokers=1)
 

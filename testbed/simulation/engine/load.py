@@ -7,7 +7,7 @@ with their producer and their number, so that each is known wherever it comes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -15,9 +15,10 @@ from anyio.abc import TaskGroup
 
 from client.allocate.registry import strategy_named
 from client.listeners.listener import ConsumeResult, Listener
+from client.pop.message import PopMessage
 from client.pop.requests import PopRequests
 from client.produce.queue_picker import select_by_key
-from model.errors import RlabError
+from model.errors import ReceiptHandleDead, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
@@ -134,18 +135,36 @@ class SimulatedLoad:
         watch_acknowledgements(requests, self._judge.pops[group.name], self._cluster.simulation.loop)
 
     async def _receive(self, group: GroupPart, popper: SimulatedPopConsumer) -> None:
-        """Receive, work, now and then ask for more time, and acknowledge, until the member ends."""
-        random = self._random
+        """Receive, work, now and then ask for more time, and acknowledge, until the member ends.
+
+        Some receives leave the extending to the broker, some are cancelled, and some messages become dead letters.
+        """
+        random, pops, loop = self._random, self._judge.pops[group.name], self._cluster.simulation.loop
+        kept: list[PopMessage] = []  # that the broker extends, and that are neither acknowledged nor returned
         while True:
             try:
-                most = random.choice((1, 4, 32))
-                messages = await popper.receive(most, invisible_s=group.invisible_s, wait_s=5.0)
+                while kept:
+                    with suppress(ReceiptHandleDead):
+                        await popper.extend(kept[-1], 0.0)
+                    kept.pop()
+                most, is_renewed = random.choice((1, 4, 32)), random.random() < 0.3
+                messages: list[PopMessage] = []
+                with anyio.move_on_after(random.choice((0.3, 60.0))):
+                    messages = await popper.receive(most, invisible_s=group.invisible_s, wait_s=5.0, renew=is_renewed)
+                kept = messages.copy() if is_renewed else []
                 for message in messages:
                     self._judge.dispatched(self._call(group, popper, message))
                 await anyio.sleep(random.random() * group.work_s + self.slower_s.get(popper.host, 0.0))
                 if messages and random.random() < 0.2:
                     await popper.extend(messages[0], random.choice((0.0, 1.0, 10.0)))
-                await popper.ack([each for each in messages if not self._fails(group, number_of(each.body).number)])
+                if messages and random.random() < 0.05:
+                    dead = messages.pop()
+                    await popper.dead_letter(dead)
+                    kept = [each for each in kept if each is not dead]
+                    pops.acknowledged(dead.queue, dead.offset, loop.time())
+                done = [each for each in messages if not self._fails(group, number_of(each.body).number)]
+                await popper.ack(done)
+                kept = [each for each in kept if each not in done]
             except RlabError:
                 await anyio.sleep(0.2)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from model.response_code import ResponseCode
+from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import ADDRESS, Peer, World, simulated
@@ -43,6 +44,18 @@ async def test_a_pop_that_is_cancelled_gets_nothing_and_the_message_goes_to_anot
 
 
 @simulated
+async def test_all_held_pops_of_a_member_are_cancelled_and_none_of_another_group(world: World) -> None:
+    [a] = await world_of(world, "a")
+    held = [
+        await a.begin(RequestCode.POP_MESSAGE, header(a, group=group, suspend_ms=30_000)) for group in ("g", "g", "h")
+    ]
+    await world.sleep(1)
+    answer = await a.call(RequestCode.CANCEL_POP, {"group": "g", "client_id": a.client_id})
+    assert answer.header["is_cancelled"]
+    assert [pop.done() for pop in held] == [True, True, False]
+
+
+@simulated
 async def test_messages_that_were_being_stored_for_a_cancelled_pop_are_visible_at_once_and_not_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +64,10 @@ async def test_messages_that_were_being_stored_for_a_cancelled_pop_are_visible_a
 
     def cancelled(connection: Connection, request: Any, batches: Any) -> None:
         shipped(connection, request, batches)
-        assert world.broker.pop._answers.cancel(connection, request.opaque)
+        member = {"group": "g", "client_id": a.client_id}
+        for named, is_cancelled in (({"pop": request.opaque + 1}, False), ({}, True)):
+            cancel = Command(0, RequestCode.CANCEL_POP, 7, {**member, **named}, None)
+            assert world.broker.pop._answers.cancel(connection, cancel) == is_cancelled
 
     with monkeypatch.context() as patched:
         patched.setattr(world.broker.pop._answers, "answer", cancelled)

@@ -13,7 +13,7 @@ from model.limits import MAX_RENEWAL_S, MAX_RENEWED_OF_CONNECTION
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated
-from tests.unit.broker.pop.pop_peer import Popped, ack, extend, header, pop, pop_one, popped, world_of
+from tests.unit.broker.pop.pop_peer import INVISIBLE_S, Popped, ack, extend, header, pop, pop_one, popped, world_of
 
 SLICE_MS = 10_000
 
@@ -48,6 +48,43 @@ async def test_the_messages_of_a_client_that_is_gone_are_visible_at_the_end_of_a
     assert (again.offsets, again.attempts) == ([0, 1], [2, 2])
     assert SLICE_MS / 1000 - lived_s % 10 - 0.1 < world.now - start < SLICE_MS / 1000 - lived_s % 10 + 0.1
     assert await ack(b, batch.row) == [["t", 0, 0], ["t", 0, 1]]
+
+
+async def keep(peer: Peer, *batches: Popped, **fields: Any) -> None:
+    rows = [[batch.topic, batch.queue_id, batch.token] for batch in batches]
+    await peer.call(RequestCode.KEEP_MESSAGES, {"group": "g", "client_id": peer.client_id, **fields}, rows)
+
+
+@simulated
+async def test_messages_are_extended_once_their_client_has_reported_that_it_has_them(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=3)
+    kept, lost = await pop_one(a, max_n=1), await pop_one(a, max_n=1)
+    await keep(a, kept)
+    await keep(a, kept)
+    await keep(b, lost)
+    await keep(a, lost, group="other")
+    await world.sleep(INVISIBLE_S - 1)
+    late = await pop_one(a, max_n=1)
+    await world.sleep(1.1)
+    assert (await pop_one(b)).offsets == lost.offsets
+    await keep(a, late._replace(token=late.token + 1), lost)
+    await world.sleep(8 * INVISIBLE_S)
+    assert [batch.offsets for batch in await pop(b)] == [[*lost.offsets, *late.offsets]]
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    await a.heartbeat(consumer(consume_type=ConsumeType.POP))
+    await world.sleep(2 * INVISIBLE_S)
+    assert await ack(a, kept.row) == []
+
+
+@simulated
+async def test_messages_that_are_visible_again_are_not_kept(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=1)
+    batch = await pop_one(a)
+    await world.sleep(INVISIBLE_S + 1)
+    await keep(a, batch)
+    assert (await pop_one(b)).attempts == [2]
 
 
 @simulated
