@@ -150,12 +150,12 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "metrics/page.py": "with the list that it prints: tests/unit/metrics/test_families.py",
     "metrics/trace_counts.py": "it needs the events of a run: tests/simulation/test_metrics.py",
     "pipeline/report/job.py": "Spark runs it: tests/spark/test_report.py",
+    "pipeline/trace/chains.py": "Spark runs all of it: tests/spark/test_chains.py",
     "pipeline/trace/clocks.py": "Spark runs all of it: tests/spark/test_right_times.py",
-    "pipeline/trace/events_table.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/group_figures.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/parts.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/source.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/tables.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
+    **{
+        f"pipeline/trace/{name}.py": "Spark runs all of it: tests/spark/test_trace_tables.py"
+        for name in ("events_table", "group_figures", "parts", "source", "tables")
+    },
 }
 
 INSTALLERS = {".ci/run", "Dockerfile", "Makefile", "constraints.txt", "pyproject.toml"}
