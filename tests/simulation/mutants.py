@@ -228,7 +228,7 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
         case = (
             Case(seed=seed, quirks=(name,), text=WRITTEN.get(Quirk(name), ""))
             if mutant is None
-            else Case(seed=seed, kind=mutant.kind, wrong_clocks=mutant.wrong_clocks)
+            else Case(seed=seed, kind=mutant.kind, text=mutant.text, wrong_clocks=mutant.wrong_clocks)
         )
         outcome = run_case(case)
         if named := [kind for kind in outcome.kinds if kind in shown]:

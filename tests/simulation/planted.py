@@ -22,6 +22,7 @@ class Mutant:
     new: str
     shown: tuple[str, ...]
     kind: str = ""  # of the programmes that are searched; without one, of all kinds
+    text: str = ""  # of the programme that is searched instead of drawn ones
     wrong_clocks: bool = False  # whether only hosts with wrong clocks show it
 
 

@@ -1,4 +1,4 @@
-"""A programme for each quirk of replica sets: without the quirk it keeps every promise, with it a message is lost."""
+"""Programmes for quirks of replica sets and for a planted bug, which keep every promise without it."""
 
 from __future__ import annotations
 
@@ -103,3 +103,33 @@ WRITTEN = {
     Quirk.SLAVE_SYNC_DELETES_TOPICS: _run(LOST_EARLY),
 }
 """The last replica is slow but in sync, the master is lost, and that replica is elected; or it is not in sync."""
+
+MASTER_IS_STOPPED = """
+lasts_s = 14.0
+[cluster]
+brokers = 1
+copies = 2
+elect = "auto"
+[load]
+producers = 4
+messages = 300
+pause_s = 0.02
+[[topic]]
+name = "orders"
+queues = 2
+[[group]]
+name = "billing"
+members = 2
+session_s = 4.0
+[[step]]
+at_s = 1.0
+do = "freeze_master"
+who = "broker-a-1"
+for_s = 4.0
+[[step]]
+at_s = 8.0
+do = "freeze_master"
+who = "broker-a-1"
+for_s = 4.0
+"""
+"""Frames of a busy master are confirmed while its process is stopped: it reads that when another master serves."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation.planted import Mutant
+from tests.simulation.quirk_programmes import MASTER_IS_STOPPED
 
 _COMMIT, _IN_SYNC = "replica/stream/commit_point.py", "replica/stream/in_sync.py"
 _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/applying.py", "broker/leases/service.py"
@@ -118,6 +119,21 @@ REPLICA_MUTANTS = (
         old="GRACE = 1.1\n",
         new="GRACE = 0.4\n",
         shown=("two-masters", "deposed-answer", "double-owner"),
+    ),
+    _of_sets(
+        name="lease-without-an-end",
+        file=_LEASE,
+        old="self._confirmed.get(each, NEVER) + self.lease_s for",
+        new="self._confirmed.get(each, NEVER) + 1e6 for",
+        shown=("two-masters",),
+    ),
+    _of_sets(
+        name="answered-without-a-lease",
+        text=MASTER_IS_STOPPED,
+        file="replica/stream/sender.py",
+        old="if n > self._announced and not self._is_deposed and self.lease.holds():",
+        new="if n > self._announced and not self._is_deposed:",
+        shown=("deposed-answer",),
     ),
     _of_sets(
         name="never-stands-for-election",
