@@ -1,4 +1,8 @@
-"""The role of the master: the shipped broker over the directory, in an epoch of its own."""
+"""The role of the master: runs the ordinary broker on the directory of a replica, for one epoch.
+
+The broker serves clients, and a sender sends its log and its tables to the other replicas. The broker stops once the
+row of the register has another master, or a newer epoch.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class SetSender(ReplicaSender):
-    """The sender of a master that also serves the requests about the set."""
+    """The sender of a master, which also serves requests about the set: `own` has their handlers."""
 
     def __init__(self, own: Mapping[RequestCode, Handler], *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -42,10 +46,10 @@ class SetSender(ReplicaSender):
 
 
 class MasterRole:
-    """One mastership: one epoch.
+    """One mastership. Each has an epoch of its own.
 
     Attributes:
-        epoch: its number.
+        epoch: the number of the mastership.
         running: the broker, while it runs.
         sender: the stream to the other replicas, once the broker runs.
     """
@@ -74,12 +78,12 @@ class MasterRole:
 
     @property
     def committed_position(self) -> int | None:
-        """Log position up to which all replicas in sync have the log; None if the broker has not begun."""
+        """Log position up to which all replicas in sync have the log; None before the broker runs."""
         return None if self.running is None else self.sender.committed_position
 
     @property
     def has_damage(self) -> bool:
-        """Whether it has found damage in its log."""
+        """Whether the broker has found damage in its log."""
         return self.running is not None and bool(self.running.broker.store.damage.report())
 
     async def run(self, began: Callable[[RunningBroker], None]) -> None:
@@ -112,9 +116,9 @@ class MasterRole:
             logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
 
     async def _leave_a_failing_disk(self, broker: Broker) -> None:
-        """Hand over when the own disk takes no writes and another replica can take over: its disk did until now.
+        """Hand over when the disk of this replica fails and another replica is in sync, so that its disk works.
 
-        This one is not in sync afterwards. It comes back when its disk is in order, and cannot be handed back before.
+        This replica is not in sync afterwards. So it cannot become the master again before its disk works.
         """
         while True:
             await broker.barrier.wait_failing(FAILING_DISK_S)
@@ -143,14 +147,14 @@ class MasterRole:
         return self.sender
 
     def _deposed(self, row: ReplicaSet | None) -> None:
-        """Read the register: there is a newer master."""
+        """Read the register, because this replica is not the master any more; `row` is the newest known row."""
         if row is not None:
             self._membership.saw(row)
         self._membership.poll_now()
 
     async def hand_over(self, to: int = 0, *, leaves: bool = False) -> ReplicaSet:
         """Make another replica the master; see `replica/mastership/handover.py`. One handover at a time."""
-        assert self.running is not None, "it serves"
+        assert self.running is not None, "only a master that serves can hand over"
         async with self._one_handover:
             self._membership.saw(self.sender.row)  # the sender makes most changes of the row
             row = await hand_over(
@@ -161,7 +165,7 @@ class MasterRole:
                 timeout_s=self._config.handover_timeout_s,
                 leaves=leaves,
             )
-            self.sender.saw(row)  # at once: one that stops would wait for acknowledgements that never come
+            self.sender.saw(row)  # at once, because a broker that stops would wait for acknowledgements in vain
             self.running.broker.events.emit(
                 EventKind.HANDOVER, broker=row.name, n=row.epoch, detail=f"replica {row.master}"
             )
@@ -169,8 +173,8 @@ class MasterRole:
 
 
 def _begin_segment(broker: Broker) -> None:
-    # Requests are refused, but features still hold changes in memory, such as commits that came with pulls, and they
-    # and acknowledged requests may append in this iteration of the loop.
+    # New requests are refused, but features still have changes in memory, such as commits that came with pulls. Closing
+    # the features appends these changes, and the flush writes them with all that this loop iteration has appended.
     broker.features.close()
     broker.barrier.flush_now()
     broker.store.begin_segment_now()

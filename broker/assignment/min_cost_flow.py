@@ -1,8 +1,8 @@
-"""The cheapest way to send surplus through a network to where it is missing. Pure.
+"""Minimum-cost flow: sends the surplus of some nodes of a network to nodes with a deficit, at the lowest cost. Pure.
 
-Arcs have a capacity and a cost for each unit; a flow that is there already may be sent back, which costs the opposite.
-The caller begins with a flow that is cheapest for the part that it balances so far (no cycle would save anything);
-every round sends along the shortest paths only, which keeps it cheapest: at the end it is cheapest for the whole.
+Each arc has a capacity, and a cost per unit. Existing flow may be sent back, at the negative cost. The caller begins
+with a flow that has the lowest cost for the nodes that it balances (the residual network has no negative cycle). Every
+round sends along shortest paths only. That keeps the cost the lowest, so at the end it is the lowest for all nodes.
 
 Reading: Ahuja, Magnanti, Orlin, "Network Flows" (1993), chapter 9: successive shortest paths, primal-dual.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 
-_FAR = 1 << 60
+_INFINITE = 1 << 60
 
 
 class MinCostFlow:
@@ -19,29 +19,29 @@ class MinCostFlow:
 
     def __init__(self, nodes: int) -> None:
         self._arcs_of: list[list[int]] = [[] for _ in range(nodes)]
-        # Arc 2n and its reverse 2n + 1.
+        # By arc: arc 2n, and its reverse 2n + 1, whose residual capacity is the flow of arc 2n.
         self._target: list[int] = []
-        self._room: list[int] = []
+        self._residual: list[int] = []  # capacity that is left
         self._cost: list[int] = []
 
     def add_arc(self, source: int, target: int, capacity: int, cost: int = 0, flow: int = 0) -> int:
-        """Add an arc, which may carry a flow already; the cost is that of each unit. Returns its number, for `flow`."""
+        """Add an arc, which may already have a flow; the cost is per unit. Returns its number, for `flow`."""
         number = len(self._target)
         self._arcs_of[source].append(number)
         self._arcs_of[target].append(number + 1)
         self._target += (target, source)
-        self._room += (capacity - flow, flow)
+        self._residual += (capacity - flow, flow)
         self._cost += (cost, -cost)
         return number
 
     def flow(self, arc: int) -> int:
-        """Units that an arc carries now."""
-        return self._room[arc + 1]
+        """The flow of an arc, in units."""
+        return self._residual[arc + 1]
 
     def settle(self, surplus: list[int]) -> None:
-        """Send what nodes have too much to those that have too little, at the least cost.
+        """Send the surplus of nodes to nodes with a deficit, at the lowest cost.
 
-        `surplus` is by node, negative where units are missing; its sum is 0, and afterwards all of it is 0.
+        `surplus` has a number for each node, negative for a deficit. Their sum is 0; afterwards each of them is 0.
         """
         while any(surplus):
             distance = self._distances(surplus)
@@ -53,17 +53,17 @@ class MinCostFlow:
             assert sent, "no path leads to a node with a deficit"
 
     def _distances(self, surplus: list[int]) -> list[int]:
-        """Cost of the cheapest way to each node from whichever node has too much."""
-        distance = [0 if units > 0 else _FAR for units in surplus]
+        """The cost of a shortest path to each node from any node with a surplus. Bellman-Ford with a queue of nodes."""
+        distance = [0 if units > 0 else _INFINITE for units in surplus]
         waiting = deque(node for node, units in enumerate(surplus) if units > 0)
         queued = [units > 0 for units in surplus]
-        target, room, cost = self._target, self._room, self._cost
+        target, residual, cost = self._target, self._residual, self._cost
         while waiting:
             node = waiting.popleft()
             queued[node] = False
             here = distance[node]
             for arc in self._arcs_of[node]:
-                if room[arc] and here + cost[arc] < distance[target[arc]]:
+                if residual[arc] and here + cost[arc] < distance[target[arc]]:
                     there = target[arc]
                     distance[there] = here + cost[arc]
                     if not queued[there]:
@@ -72,12 +72,13 @@ class MinCostFlow:
         return distance
 
     def _path(self, source: int, surplus: list[int], distance: list[int], next_arc: list[int]) -> list[int]:
-        """Arcs of a shortest way from the source to a node that misses something; empty if none is left.
+        """The arcs of a shortest path from the source to a node with a deficit; empty if no such path is found.
 
-        Nodes that lead nowhere are not tried again: `next_arc` has come to their end. A node that was left only because
-        it led back into this very path may be missed; then the next round finds it, at the same distance.
+        A node that leads nowhere is not tried again: its `next_arc` is at the end of its arcs. The search may leave a
+        node only because its arc led back to this path. It then misses a path, which the next round finds at the same
+        distance.
         """
-        target, room, cost = self._target, self._room, self._cost
+        target, residual, cost = self._target, self._residual, self._cost
         path: list[int] = []
         on_path = {source}
         node = source
@@ -87,7 +88,7 @@ class MinCostFlow:
             while at < len(arcs):
                 arc = arcs[at]
                 there = target[arc]
-                if room[arc] and distance[there] == distance[node] + cost[arc] and there not in on_path:
+                if residual[arc] and distance[there] == distance[node] + cost[arc] and there not in on_path:
                     break
                 at += 1
             next_arc[node] = at
@@ -104,11 +105,11 @@ class MinCostFlow:
         return path
 
     def _send(self, source: int, path: list[int], surplus: list[int]) -> int:
-        room, end = self._room, self._target[path[-1]]
-        units = min(surplus[source], -surplus[end], *(room[arc] for arc in path))
+        residual, end = self._residual, self._target[path[-1]]
+        units = min(surplus[source], -surplus[end], *(residual[arc] for arc in path))
         for arc in path:
-            room[arc] -= units
-            room[arc ^ 1] += units
+            residual[arc] -= units
+            residual[arc ^ 1] += units
         surplus[source] -= units
         surplus[end] += units
         return units

@@ -1,9 +1,9 @@
 """Requests of operators that a broker relays to a member: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
 
 Clients of RocketMQ answer both: with their queues, the messages fetched of each, rates and options; and with the
-result of their listener for a message that it gets at once, whatever the offsets of the group are. The broker passes
-the answer on byte for byte, without reading it. Members of this project are not asked: their state at the broker is in
-GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest in the trace.
+result of their listener for a message that it gets at once, whatever the offsets of the group are. The broker relays
+the answer byte for byte, without decoding it. Members of this project get no such request: their state at the broker is
+in GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest is in the trace.
 
 RocketMQ: AdminBrokerProcessor.callConsumer.
 """
@@ -23,7 +23,7 @@ from remoting.server import Handler
 
 
 class MemberQuestions(Feature):
-    """Asks members for operators."""
+    """Relays requests of operators to members, and their answers back."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
         self._core = core
@@ -53,20 +53,21 @@ class MemberQuestions(Feature):
         self._relay(connection, request, found.body)
 
     def _relay(self, connection: Connection, request: Command, body: bytes | None) -> None:
-        """Ask the member; the answer follows when it has answered, or after `RELAY_TIMEOUT_S`."""
+        """Send the request to the member; the operator gets its answer, or an error after `RELAY_TIMEOUT_S`."""
         group, client_id = request.header["group"], request.header["client_id"]
         member = self._groups.table.find(group, client_id)
-        asked = self._groups.connection_of(group, client_id)
-        if member is None or asked is None or asked.closed:
+        member_connection = self._groups.connection_of(group, client_id)
+        if member is None or member_connection is None or member_connection.closed:
             raise ConsumerNotOnline(f"group {group!r} has no member {client_id!r} on this broker")
         if not member.data.leaseless:
             raise IllegalOperation(f"{client_id!r} is a member of rebalance-lab: 'rlab group show {group}' shows it")
         code = RequestCode(request.code)
-        asked.request_for(_Relayed(connection, request, client_id), code, request.header, body, RELAY_TIMEOUT_S)
+        relayed = _Relayed(connection, request, client_id)
+        member_connection.request_for(relayed, code, request.header, body, RELAY_TIMEOUT_S)
 
 
 class _Relayed:
-    """The request of the operator, as the one who waits for the member's answer."""
+    """The request of an operator, which is answered with the answer of the member."""
 
     def __init__(self, connection: Connection, request: Command, client_id: str) -> None:
         self._connection = connection
@@ -74,19 +75,19 @@ class _Relayed:
         self._client_id = client_id
 
     def done(self) -> bool:
-        """See `remoting.session.Waiter`, as for the methods below; an answer for a closed connection is dropped."""
+        """See `remoting.session.Waiter`, also for the methods below. A closed connection drops the answer."""
         return False
 
     def set_result(self, result: Command, /) -> None:
-        """Pass on the answer, or say that it was a refusal."""
+        """Relay the answer; an error of the member becomes an error for the operator."""
         if result.code:
-            said = result.header.get("remark")
-            self._refuse(SystemError_(f"{self._client_id!r} refused it with code {result.code}: {said}"))
+            remark = result.header.get("remark")
+            self._refuse(SystemError_(f"{self._client_id!r} refused it with code {result.code}: {remark}"))
         else:
             self._connection.respond(self._request, {}, result.body)
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Say that no answer came."""
+        """Report to the operator that the member did not answer."""
         self._refuse(SystemBusy(f"{self._client_id!r} did not answer: {exception}"))
 
     def _refuse(self, error: RlabError) -> None:

@@ -1,7 +1,7 @@
 """The writing half of the message store: a batch is appended to, then flushed as one write, or discarded.
 
-This is the path of every message sent, so it is written for few steps: one header packed, one checksum, one index
-entry. What all messages of a batch share, the clock reading and the system call, is done once per batch.
+Every message that is sent takes this path, so it has few steps: one header packed, one checksum, one index entry. The
+clock reading and the system call are done once per batch.
 
     append  append  append  flush           offsets 7, 8, 9; readers see none, none, none, all three
     append  append  flush -> StoreFull      offsets 10, 11 are free again, the file ends where it did
@@ -42,36 +42,36 @@ class StoreWriter:
         self._durability = durability
         self._ends = EndsFile(log.directory, log.files)
         self.damage = DamageLog()  # the messages of every queue that are known to be lost
-        self._min_position = 0  # where the log begins, if no file is missing there
+        self._min_position = 0  # log position at which the log begins, or began before files at its start were lost
         self._options = options
         self._clock_ms = clock_ms
         self._queues: dict[LogKey, QueueState] = {}
         self._tail = TailCache(options.tail_bytes)
         self._stored_ms = 0
-        # What topic numbers stand for. The next batch begins with those that this segment does not say yet.
+        # Topic id -> name. The next batch begins with the names that the active segment does not have yet.
         self._names: dict[int, bytes] = {}
         self._unwritten_names: dict[int, bytes] = {}
         # The batch: appended, not flushed.
         self._buffer: list[bytes] = []
         self._batch_queues: list[QueueState] = []
         self._batch_dropped: list[QueueState] = []
-        self._next_at = 0
+        self._next_at = 0  # position of the next record in the active segment
         self._hidden_flushes: HiddenFlushes | None = None
         self._shows_synced = False
 
     def show_only_synced(self) -> None:
         """Show messages to readers only once they are durable, instead of once they are in the file.
 
-        Without it, a reader may have read messages that a loss of power removes, and go on after them: it never reads
-        the messages that get those offsets next, however durable they are.
+        Otherwise a reader could read messages that a loss of power then removes. It would continue after them, and
+        never read the later messages that get the same offsets.
         """
         self._hidden_flushes = HiddenFlushes(self._log.written_position)
         self._shows_synced = True
 
     def show_only_committed(self) -> None:
-        """Show messages to readers only once `show` is called, because other replicas have them then, and not sooner.
+        """Show messages to readers only once `show` is called: then other replicas have them.
 
-        Otherwise a failover could take messages that a reader has read, and others would get their offsets.
+        Otherwise a failover could remove messages that a reader has read, and other messages would get their offsets.
         """
         self._hidden_flushes = self._hidden_flushes or HiddenFlushes(self._log.written_position)
         self._shows_synced = False
@@ -104,9 +104,9 @@ class StoreWriter:
     ) -> int:
         """Buffer one message, and return its offset. It is stored, and visible, once the next `flush` succeeds.
 
-        The topic is never one that was dropped. The payload, the producer's bytes, is less than 16 MiB; the hash of the
-        tag has 32 signed bits, and is 0 without one; the broker has 15 bits of flags; `times_delivered` counts the
-        deliveries that failed, at most 65535.
+        The topic must not have been dropped. `payload`, the bytes of the producer, is shorter than 16 MiB. `tag_hash`
+        is a signed 32-bit number, 0 for a message without a tag. `flags` has 15 bits for the broker. `times_delivered`
+        counts the failed deliveries, at most 65535.
 
         Raises:
             ValueError: the payload is too long, or a flag is the store's own.
@@ -135,7 +135,7 @@ class StoreWriter:
     def append_batch(self, topic_id: int, queue_id: int, messages: Sequence[tuple[bytes, int]]) -> int:
         """Buffer messages of one queue, each (payload, tag hash), and return the offset of the first one.
 
-        They get consecutive offsets. The table of queues is asked and changed once for all of them: a call of `append`
+        They get consecutive offsets. The table of queues is read and changed once for all of them: a call of `append`
         for each would take an eighth more time, the write included.
 
         Raises:
@@ -172,16 +172,16 @@ class StoreWriter:
         return queue.next_offset if queue is not None else 0
 
     def name_topic(self, topic_id: int, name: bytes) -> None:
-        """Write what a topic number stands for before the next message, and at the start of each later segment.
+        """Write the name of a topic id before the next message, and at the start of each later segment.
 
-        So each segment with messages says it of every topic. Of two names of one topic the newer counts.
+        So each segment with messages has the names of all topics. If a topic id has two names, the newer one counts.
         """
         self._names[topic_id] = self._unwritten_names[topic_id] = name
         if self._buffer:
             self._append_names({topic_id: name})
 
     def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
-        """Return the names of topic numbers that the newest segments hold from earlier runs; it may take seconds.
+        """Return the names of topic ids that are in the newest segments of earlier runs; it may take seconds.
 
         Raises:
             StoreReadFailed: an I/O error.
@@ -200,9 +200,9 @@ class StoreWriter:
         return b"".join([encode_topic_named(topic_id, self._stored_ms, name) for topic_id, name in names.items()])
 
     def drop_topic(self, topic_id: int) -> None:
-        """Forget the queues of a topic. Durable as a message is: with the next `flush`, and undone if that fails.
+        """Remove the queues of a topic. Like a message, this is stored by the next `flush`, and undone if it fails.
 
-        The space is free again when the segments are removed. The id must never be used again.
+        The space is free again when the segments are removed. The topic id must never be used again.
         """
         self._names.pop(topic_id, None)
         self._unwritten_names.pop(topic_id, None)
@@ -221,9 +221,11 @@ class StoreWriter:
         """Write all that is buffered, with one system call, and show it to readers (see `show_only_synced`).
 
         Raises:
-            StoreFull: no room. Nothing of the batch is stored and its offsets are free again; works again with room.
-            StoreWriteFailed: an I/O error, or a read-only file system, likewise.
-            StoreReadOnly: a sync failed earlier, likewise; the broker has to be restarted.
+            StoreFull: the disk is full. A later flush may succeed, once there is space.
+            StoreWriteFailed: an I/O error, or a read-only file system.
+            StoreReadOnly: a sync failed earlier; the broker has to be restarted.
+
+        After each of these errors nothing of the batch is stored, and its offsets are free again.
         """
         buffer = self._buffer
         if not buffer:
@@ -272,7 +274,7 @@ class StoreWriter:
             self._begin_next_segment()
 
     def _write_ends(self, queues: Iterable[QueueState]) -> None:
-        """Write down where queues end for their readers, and so for every producer with an acknowledged message."""
+        """Append the ends of queues to the file `ENDS`, before the producers of their messages get answers."""
         known = self._queues
         rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
         self._ends.append_ends(self.shown_position, rows)
@@ -280,7 +282,7 @@ class StoreWriter:
             self._rewrite_ends()
 
     def _write_first(self, segment: Segment) -> None:
-        """Write down that the log begins with a segment, before the older ones are removed."""
+        """Append to the file `ENDS` that the log begins with a segment, before the older ones are removed."""
         firsts = self._log.firsts(segment)
         moved = {key: max(queue.min_offset, firsts.get(key, 0)) for key, queue in self._queues.items()}
         self._min_position = segment.base_position
@@ -308,9 +310,9 @@ class StoreWriter:
         )
 
     def go_on_at(self, topic_id: int, queue_id: int, offset: int) -> None:
-        """Let a queue end at a higher offset, when something else proves that it had messages up to there.
+        """Raise the end of a queue to an offset, because a committed offset proves that it had messages up to there.
 
-        They are lost, and their offsets must never be those of other messages. Only while nothing is buffered.
+        These messages are lost, and no other message may get their offsets. Call it only while nothing is buffered.
         """
         key = (topic_id, queue_id)
         queue = self._queues.get(key) or self._add_queue(key)
@@ -325,7 +327,7 @@ class StoreWriter:
         self._write_ends([queue])
 
     def discard(self) -> None:
-        """Drop all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
+        """Drop the batch, as a failed flush does: nothing is stored, and its offsets are free again."""
         if self._buffer:
             self._roll_back()
 
@@ -336,7 +338,8 @@ class StoreWriter:
         return index
 
     def _begin_batch(self) -> None:
-        # One clock reading for a batch, which lasts one event-loop iteration. Never back: offsets are searched by time.
+        # One clock reading for a batch, which lasts one event-loop iteration. The time never goes back, even if the
+        # clock does: offsets are searched by time.
         self._stored_ms = max(self._stored_ms, self._clock_ms())
         if self._unwritten_names:
             self._append_names(self._unwritten_names)
@@ -373,8 +376,8 @@ class StoreWriter:
         self._end_batch()
 
     def _begin_next_segment(self) -> None:
-        # The batch is stored and must not be refused now. Without the lock, the next one is refused. On an error of the
-        # disk the segment grows on, and the next flush tries again; whatever is wrong will soon stop a write as well.
+        # The batch is stored, so this must not raise. If the lock is lost, the next flush raises. After an error of the
+        # disk the old segment grows, and the next flush tries again; a lasting error will soon make a write fail too.
         with contextlib.suppress(StoreLockLost, OSError):
             self._begin_segment()
 

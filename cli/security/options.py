@@ -1,6 +1,6 @@
-"""The options `--access` and `--insecure` of servers: a server that listens on a network needs one of the two.
+"""The options of servers for access control and TLS: on a network, a server needs `--access` or `--insecure`.
 
-HTTP ports have the same rule and a separate key: HTTP has no handshake that proves a key without sending it.
+HTTP ports have the same rule, and a key of their own: HTTP has no handshake that proves a key without sending it.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
 def http_key_for(
     listen: str | None, insecure: bool, option: str = "--listen", *, certificates: bool = False
 ) -> Key | None:
-    """The key that an HTTP port asks for, from RLAB_HTTP_KEY_FILE or RLAB_HTTP_KEY; None if there is none, or no port.
+    """The key of an HTTP port, from RLAB_HTTP_KEY_FILE or RLAB_HTTP_KEY; None if neither is set, or without a port.
 
     Args:
-        listen: the address of the port, if there is one.
+        listen: the address of the port; None without a port.
         insecure: whether the option --insecure was given.
-        option: the option that has the address, for errors.
+        option: the name of the option with the address, for errors.
         certificates: whether clients have to show a certificate, which replaces the key.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`rlab sim`: options, output and exit code."""
+"""`rlab sim`: programmes of faults on a simulated cluster. Reads the options, and sets the exit code."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def sim(
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Run programmes of faults on a simulated cluster, and judge what becomes of its groups and messages.
+    """Run programmes of faults on a simulated cluster, and check its groups and messages against the promises.
 
-    Name server, broker and clients are the shipped ones; clock, network and disks are simulated. A programme has steps
+    Name server, broker and clients are the real ones; clock, network and disks are simulated. A programme has steps
     such as crash, partition or drop_code at their times. After the last one everything is repaired, and then every
     group must converge, and every acknowledged message must be processed, within the times of the programme. One seed
     decides everything, so a run can be repeated. Exit code 1 means that a promise was broken.
@@ -104,7 +104,7 @@ def sim(
         cases = _cases(programme, seed, seeds, kind, quirks, sound=sound)
         if wrong_clocks:
             cases = _with_wrong_clocks(cases)
-        first = cases[0].programme()  # raises an error that all of them have
+        first = cases[0].programme()  # raises now if the file is wrong, as it would in each case
         if events is not None and seeds > 1:
             raise ConfigError("--events is for one seed: name it with --seed, and leave --seeds out")
         if show:
@@ -113,7 +113,7 @@ def sim(
             print_line(text_of(first).rstrip())
             return
         if not verbose:
-            logging.disable(logging.CRITICAL)  # clients and brokers complain about the faults all the time
+            logging.disable(logging.CRITICAL)  # clients and brokers log every fault
         file = None if programme is None else str(programme)
         if seeds == 1 and master is None:
             failed = run_one(cases[0], file, events, as_json=json)
@@ -126,7 +126,10 @@ def sim(
 
 
 def _with_wrong_clocks(cases: list[Case]) -> list[Case]:
-    """One case, or every second six of many: seeds of different kinds follow each other."""
+    """Give wrong clocks to the only case, or to half of many.
+
+    Every second block of `len(KINDS)` seeds gets them: every second seed would always have the same kinds.
+    """
     from testbed.simulation.engine.draw import KINDS
 
     return [replace(case, wrong_clocks=len(cases) == 1 or case.seed // len(KINDS) % 2 == 1) for case in cases]
@@ -135,7 +138,7 @@ def _with_wrong_clocks(cases: list[Case]) -> list[Case]:
 def _cases(
     file: Path | None, seed: int | None, seeds: int, kind: str, quirks: tuple[str, ...], *, sound: bool
 ) -> list[Case]:
-    """The cases that the options mean. Raises ConfigError for a kind that does not exist, and for a bad file."""
+    """The cases that the options select. Raises ConfigError for an unknown kind, and for a bad file."""
     from testbed.simulation.engine.draw import ALL_KINDS
     from testbed.simulation.engine.sweep import Case
     from testbed.simulation.engine.text import programme_of

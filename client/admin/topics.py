@@ -1,7 +1,7 @@
 """Creates, scales and deletes topics for `Admin`. RocketMQ: UpdateTopicSubCommand, DeleteTopicSubCommand.
 
-A topic is changed on brokers, which register it with the name servers. Those are independent, so a change is
-complete when each reachable name server shows it: every route that is requested afterwards is the new one.
+A topic is changed on brokers, which register it with the name servers. Name servers do not know each other, so a change
+is complete when each reachable name server shows it: every route that is requested afterwards is the new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from model.topic_route import READ_WRITE, TopicConfig, TopicRoute, checked_topic
 from remoting.request_code import RequestCode
 
 VISIBLE_TIMEOUT_S = 5.0
-"""How long a change may take from the brokers to the name servers; brokers register it at once, so this is ample."""
+"""How long a change may take from the brokers to the name servers; brokers register it at once, so this is plenty."""
 VISIBLE_POLL_S = 0.02
 
 
@@ -37,7 +37,7 @@ async def create_topic(
     config = checked_topic_config(
         topic, queues if read is None else read, queues if write is None else write, READ_WRITE
     )
-    _check_is_users("created", topic)
+    _check_not_system("created", topic)
     if brokers is not None:
         check_several("brokers", brokers)
     names = list(await cluster.masters(brokers))
@@ -56,7 +56,7 @@ async def scale_topic(
     cluster: ClusterRequests, topic: str, read: int | None, write: int | None, *, force: bool
 ) -> TopicRoute:
     """See `Admin.scale_topic`."""
-    _check_is_users("scaled", topic)
+    _check_not_system("scaled", topic)
     if read is None and write is None:
         raise InvalidParameter(f"nothing to change: name the read or the write queues that {topic!r} should have")
     masters = masters_of((await cluster.route(topic)).brokers)
@@ -81,20 +81,20 @@ async def scale_topic(
 
 async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     """See `Admin.delete_topic`."""
-    _check_is_users("deleted", topic)
+    _check_not_system("deleted", topic)
     masters = masters_of((await cluster.route(topic)).brokers)
     header = {"topic": topic}
     answers = await cluster.ask(masters, RequestCode.DELETE_TOPIC_IN_BROKER, header)
     succeeded(answers, f"topic {topic!r} could not be deleted on", TopicNotExist)
-    # An unreachable name server gets it from the brokers when it is back.
+    # A name server that is unreachable now removes the topic when the brokers register with it again.
     await cluster.ask(cluster.servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
 async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: TopicInfo, read: int) -> None:
-    """Refuse to hide messages that a group has still to consume, or that no group has begun to.
+    """Refuse to remove read queues whose messages some group has still to consume, or no group has begun to consume.
 
-    Messages that a producer with an old route stores after this check are missed; lowering the write count first
-    avoids that.
+    Groups miss messages that a producer with an old route stores there after this check; lowering the write count
+    first avoids that.
     """
     topic = found.config.topic
     filled = {
@@ -112,15 +112,15 @@ async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: Topi
             if progress.queue not in filled:
                 continue
             if progress.committed is None or progress.committed < progress.max_offset:
-                _refuse_to_hide(progress.queue, f"group {group!r} has not consumed")
+                _refuse_to_remove(progress.queue, f"group {group!r} has not consumed")
             filled[progress.queue] = True
     for queue, consumed in filled.items():
         if not consumed:
-            _refuse_to_hide(queue, "no group has consumed")
+            _refuse_to_remove(queue, "no group has consumed")
 
 
 async def _put(cluster: ClusterRequests, topic: str, configs: Mapping[str, TopicConfig]) -> TopicRoute:
-    """Give brokers their config of a topic, one after another, then wait until name servers show it."""
+    """Send brokers their config of a topic, one after another, then wait until the name servers show it."""
     masters = await cluster.masters(configs)
     for name, config in configs.items():
         header = {**asdict(config), "perm": int(config.perm)}
@@ -136,9 +136,13 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
     with anyio.move_on_after(VISIBLE_TIMEOUT_S):
         while True:
             answers = await cluster.ask(cluster.servers, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            # An unreachable name server gets it from the brokers when it is back.
-            routes = {at: unpack_route(a) for at, a in answers.items() if not isinstance(a, NetworkError)}
-            behind = [at for at, route in routes.items() if not _shows(route, configs)]
+            # A name server that is unreachable now gets the change when the brokers register with it again.
+            routes = {
+                address: unpack_route(answer)
+                for address, answer in answers.items()
+                if not isinstance(answer, NetworkError)
+            }
+            behind = [address for address, route in routes.items() if not _shows(route, configs)]
             shown = next((route for route in routes.values() if route is not None), None)
             if shown is not None and not behind:
                 return shown
@@ -149,14 +153,14 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
     )
 
 
-def _check_is_users(what: str, topic: str) -> None:
+def _check_not_system(action: str, topic: str) -> None:
     if is_system_topic(topic):
-        raise IllegalOperation(f"{topic} is a system topic of every broker; it cannot be {what}")
+        raise IllegalOperation(f"{topic} is a system topic of every broker; it cannot be {action}")
 
 
-def _refuse_to_hide(queue: MessageQueue, who: str) -> None:
+def _refuse_to_remove(queue: MessageQueue, why: str) -> None:
     raise IllegalOperation(
-        f"queue {queue} holds messages that {who}, and would not be read any more: lower the write queues alone, wait "
+        f"queue {queue} holds messages that {why}, and would not be read any more: lower the write queues alone, wait "
         "until the groups have drained the rest, then lower the read queues; or force it"
     )
 

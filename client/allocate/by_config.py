@@ -1,10 +1,9 @@
-"""Strategies configured by a person: CONFIG by queue, and an allow-list by the machine of a member. Pure.
+"""Strategies with a configured list: CONFIG lists the queues of a member, the other one lists machines. Pure.
 
-    ByConfig([orders@broker-a:0])                 this member has that queue, whatever the others do
-    ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 have all queues, the others none
+    AllocateMessageQueueByConfig([orders@broker-a:0])     this member has that queue, whatever the others do
+    AllocateMessageQueueByClientIp(["10.0.0.7"])          members on 10.0.0.7 have all queues, the others have no queue
 
-RocketMQ: AllocateMessageQueueByConfig. People use the allow-list instead of AllocateMessageQueueAveragely when a new
-version shall consume on one machine only, to be tried there.
+The list of machines is for trying a new version of a consumer on one machine. RocketMQ: AllocateMessageQueueByConfig.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from model.message_queue import MessageQueue
 class AllocateMessageQueueByConfig:
     """The configured queues of this member, whatever members and queues there are.
 
-    Nothing prevents a queue in two members' lists, or in none: the queues of the group's retry topic need an owner too.
+    Nothing checks that each queue is in exactly one member's list. The queues of the retry topic need an owner too.
     RocketMQ: AllocateMessageQueueByConfig.
 
     Args:
-        message_queue_list: the queues of this member; None, RocketMQ's value when it was not set, means no queues.
+        message_queue_list: the queues of this member; None, RocketMQ's default, means no queues.
 
     Raises:
-        ValueError: it is not a list, or something else than a queue is in it.
+        ValueError: it is not iterable, or contains something other than a queue.
     """
 
     name = "CONFIG"
@@ -54,18 +53,18 @@ class AllocateMessageQueueByConfig:
     ) -> list[MessageQueue]:
         """The configured queues that exist now and whose topic the member subscribes to.
 
-        Asked topic by topic, it would return queues of other topics every time. RocketMQ also pulls queues that do not
-        exist; here such a queue waits for its route, while the others are consumed.
+        `allocate` would return the queues of all topics for each topic. RocketMQ also pulls queues that do not exist;
+        here such a queue waits for its route, while the others are consumed.
         """
-        there = {queue for topic in topics_of.get(current_cid, ()) for queue in queues_of.get(topic, ())}
-        return [queue for queue in dict.fromkeys(self._queues) if queue in there]
+        existing = {queue for topic in topics_of.get(current_cid, ()) for queue in queues_of.get(topic, ())}
+        return [queue for queue in dict.fromkeys(self._queues) if queue in existing]
 
 
 def check_inner(inner: object) -> None:
-    """Refuse an inner strategy that cannot assign a part of the queues among a part of the members.
+    """Refuse an inner strategy that cannot divide given queues among given members.
 
-    CONFIG always returns its whole list. The list could be cut to the queues in question, but the queues in the lists
-    of members that are left out would then have no owner.
+    CONFIG always returns its whole list. The list could be cut to the given queues, but queues in the lists of members
+    that are left out would then have no owner.
     """
     check_strategy("inner", inner)
     if isinstance(inner, AllocateMessageQueueByConfig):
@@ -82,11 +81,12 @@ class AllocateMessageQueueByClientIp:
     members need the same list, also those that are left out.
 
     Args:
-        allowed_ips: of the machines.
-        inner: assigns the queues among the members there, topic by topic.
+        allowed_ips: the IPs of the machines whose members consume.
+        inner: the strategy that divides the queues among these members, topic by topic; by default averagely.
 
     Raises:
-        ValueError: no IP, one that is not a text, or an inner strategy that is not a strategy, or is CONFIG.
+        ValueError: the list of IPs is empty, or contains something other than a text; `inner` is not a strategy, or is
+            CONFIG.
     """
 
     def __init__(self, allowed_ips: Collection[str], inner: AllocateMessageQueueStrategy | None = None) -> None:
@@ -102,7 +102,7 @@ class AllocateMessageQueueByClientIp:
 
     @property
     def name(self) -> str:
-        """The inner strategy shows, because members have to agree on it as well."""
+        """The name contains that of the inner strategy, because all members need the same inner strategy."""
         return f"CLIENT_IP-{self._inner.name}"
 
     def allocate(

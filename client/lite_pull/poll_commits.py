@@ -10,7 +10,7 @@ and none is lost. RocketMQ commits when a poll returns: messages that are not pr
     commit                 7 is processed: 8
     queue lost; poll -> .. messages of that queue are not committed by this consumer any more
 
-Nothing here waits or knows the time; it only changes the queues that it is given.
+Nothing here waits or reads a clock; the methods only change the queues that they are given.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from model.message import MessageExt
 
 
 class PollCommits:
-    """The polled messages of one lite pull consumer; with `auto_commit`, processed ones may be committed at once."""
+    """The polled messages of one lite pull consumer. With `auto_commit`, processed ones may be committed at once."""
 
     def __init__(self, *, auto_commit: bool) -> None:
         self._auto_commit = auto_commit
         self._polled: list[tuple[OwnedQueue, list[MessageExt]]] = []
-        # Without automatic commit: queues with more processed than may be committed; some are being released.
+        # Without automatic commit: queues with processed messages since the last commit of the user. Some of these
+        # queues are being released, so they are not among the queues of the consumer.
         self._processed: dict[OwnedQueue, None] = {}
 
     def begin(self, owned: OwnedQueue) -> None:
@@ -65,6 +66,7 @@ class PollCommits:
     def commit_at(self, owned: OwnedQueue, offset: int) -> None:
         """Mark exactly this offset for the next commit; it may be lower than the committed one."""
         assert owned.commit_at is not None, "no offsets are chosen with automatic commit"
+        # Such an offset may be lower than the committed one, so it is sent as a reset: other commits never go back.
         if offset < owned.commit_at or owned.sought:
             owned.rewound = True
         owned.commit_at = offset

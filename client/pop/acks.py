@@ -1,4 +1,10 @@
-"""Batches acknowledgements: all of one event-loop iteration share one request to each broker."""
+"""Batches acknowledgements of POP: those that one event-loop iteration adds share one request to each broker.
+
+    add(a:0 offset 7), add(a:0 offset 8), add(b:0 offset 3)     two requests at the end of the iteration: to a, and to b
+
+A request that fails is repeated for some time. An earlier attempt may have been executed although its answer was lost;
+then the broker answers the repetition that the handles are dead, although the acknowledgements were in time.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +26,29 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AckBatch:
-    """One request."""
+    """The acknowledgements in one request to one broker."""
 
     broker_name: str
     # (topic, queue id, token) -> offsets
     by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
-    # queue -> offset -> token, because the answer names dead handles without it
+    # queue -> offset -> token, because the answer lists dead handles without their tokens
     tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
     size: int = 0
     began: float = 0.0  # loop time in seconds of the first attempt
     until: float = 0.0  # loop time in seconds after which it is not sent again
-    may_have_been_executed: bool = False  # whether an earlier attempt may have been executed
+    may_have_been_executed: bool = False  # an earlier attempt failed without a definite answer
     done: asyncio.Event = field(default_factory=asyncio.Event)  # set when it was answered, or failed with an `error`
     dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)  # of acknowledgements that were too late
     error: RlabError | None = None
 
 
 class PopAcks:
-    """The acknowledgements of one consumer; each is repeated for `retry_s` to a broker that does not answer.
+    """The acknowledgements of one consumer; a request to a broker that does not answer is repeated for `retry_s`.
 
-    At a set of replicas it is repeated for the time of a request at least, which the next master may need.
+    To a set of replicas it is repeated for at least one request timeout, because the next master may need this time.
 
-    `late` counts those that were too late, so that their messages are redelivered; not those that an earlier attempt
-    may have executed.
+    `late` counts acknowledgements that came too late, so that their messages are redelivered. It leaves out those that
+    an earlier attempt may have executed.
     """
 
     def __init__(
@@ -60,11 +66,12 @@ class PopAcks:
     def add(self, handle: Handle) -> AckBatch:
         """Acknowledge one message with the next request, sent at the end of this event-loop iteration."""
         queue, offset, token = handle
+        # A batch has one token for each offset: a second delivery of the same message needs another request.
         batch = self._pending.get(queue.broker_name)
         if batch is None or batch.size >= MAX_ACK_BATCH or batch.tokens.get(queue, {}).get(offset, token) != token:
             batch = self._begin(queue.broker_name)
         tokens = batch.tokens.setdefault(queue, {})
-        if offset not in tokens:  # twice in one iteration: once is enough, and neither is dead
+        if offset not in tokens:  # a second one in this iteration is not sent: the broker would answer that it is dead
             tokens[offset] = token
             batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).append(offset)
             batch.size += 1
@@ -75,6 +82,7 @@ class PopAcks:
         queue, token, offsets = run
         batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
         own = dict.fromkeys(offsets, token)
+        # The fast path: the whole run fits into the batch, and the batch has none of its offsets.
         tokens = batch.tokens.setdefault(queue, {})
         is_new = len(own) == len(offsets) and (not tokens or tokens.keys().isdisjoint(own))
         if not is_new or batch.size + len(offsets) > MAX_ACK_BATCH:
@@ -107,7 +115,7 @@ class PopAcks:
         self._sending[batch] = None
         batch.began = self._loop.time()
         batch.until = batch.began + self._retry_s
-        # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
+        # Only a request that cannot be sent at once gets a task: a task costs more than the rest of the request.
         if not self._background.running:
             self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
         elif not self._requests.start_ack(batch.broker_name, batch.by_delivery, partial(self._answered, batch)):

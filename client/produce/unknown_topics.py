@@ -1,7 +1,9 @@
-"""Queues for messages of topics that the route table does not have: from their route, or made up from the template.
+"""Queues for messages whose topic is not in the route table: from a name server, or copied from the template topic.
 
-RocketMQ: tryToFindTopicPublishInfo, updateTopicRouteInfoFromNameServer with isDefault. The queues of the template are
-for sending only; consumers see the topic once a broker has created it, and so does its producer.
+Brokers that create topics automatically have the template topic, TBW102. A producer sends the first message of a new
+topic to a copy of the template's queues, and the broker that gets it creates the topic. Consumers see the topic from
+then on, and the producer gets its real route. RocketMQ: tryToFindTopicPublishInfo, updateTopicRouteInfoFromNameServer
+with isDefault.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from model.message_queue import MessageQueue
 from model.names import TEMPLATE_TOPIC, check_topic
 
 _TEMPLATED_S = 0.1
-"""How long queues made up from the template are used before the route is asked for again."""
+"""How long queues copied from the template are used before the route is requested again."""
 
 
 class _Templated(NamedTuple):
@@ -32,10 +34,12 @@ class UnknownTopics:
     async def queues(
         self, instance: ClientInstance, topic: str, topics: dict[str, None], now: float
     ) -> tuple[MessageQueue, ...]:
-        """The queues that a message of a topic may go to at a loop time; `topics` gets the topic if it can be sent to.
+        """The queues to which a message of a topic may be sent; `now` is the loop time in seconds.
 
-        InvalidParameter: an illegal name. TopicNotExist: no broker has or creates it. NoPermission: it takes no
-        messages now. ConnectFailed: no name server answers. Cancellation: harmless.
+        `topics` gets the topic once it has a route, or once a broker can create it.
+
+        InvalidParameter: an illegal name. TopicNotExist: no broker has the topic or can create it. NoPermission: no
+        broker accepts its messages now. ConnectFailed: no name server answers. Cancellation: harmless.
         """
         check_topic(topic)
         templated = self._templated.get(topic)
@@ -48,12 +52,12 @@ class UnknownTopics:
             self._templated.pop(topic, None)
             return queues
         await instance.update_routes((TEMPLATE_TOPIC,))
-        # Only where the topic is new: a broker that has it offers no queue of it now, and may still accept a message.
-        have_it = instance.routes.brokers_of(topic)
+        # Brokers that have the topic are left out: they offer no queue of it now, but might still accept the message.
+        brokers_with_topic = instance.routes.brokers_of(topic)
         template = [
             queue
             for queue in instance.routes.publish_queues(TEMPLATE_TOPIC)
-            if queue.queue_id < DEFAULT_TOPIC_QUEUES and queue.broker_name not in have_it
+            if queue.queue_id < DEFAULT_TOPIC_QUEUES and queue.broker_name not in brokers_with_topic
         ]
         if not template:
             if instance.routes.route_of(topic) is not None:
@@ -65,7 +69,7 @@ class UnknownTopics:
                 f"topic {topic!r} does not exist and no broker creates topics automatically: "
                 "create it with 'rlab topic create', or start a broker with automatic creation"
             )
-        made = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
+        copied = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
         topics[topic] = None  # the first send creates it
-        self._templated[topic] = _Templated(made, now + _TEMPLATED_S)
-        return made
+        self._templated[topic] = _Templated(copied, now + _TEMPLATED_S)
+        return copied

@@ -1,4 +1,8 @@
-"""The state of a cluster that the doctor observed. Pure."""
+"""The state of a cluster that the doctor observed: servers once, groups and replica sets twice. Pure.
+
+The difference of two observations shows, for example, a lag that grows. A condition that only one of them has may
+disappear by itself.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class BrokerSeen:
     address: str
     info: BrokerInfo | None = None
     error: str = ""
-    clock_ahead_ms: float | None = None  # its clock less the clock here, in the middle of the request; None if unknown
+    clock_ahead_ms: float | None = None  # its clock minus the local one, in the middle of the request; None if unknown
     round_trip_ms: float = 0.0  # maximum error of clock_ahead_ms
 
 
@@ -44,7 +48,7 @@ class Snapshot:
         events: the events of the last minutes, in the order in which they happened, with corrected times.
         clocks: the clocks that were wrong, as computed from these events.
         minutes: the period of `events`, in minutes.
-        absence: the brokers that left without a goodbye.
+        absence: the brokers that are no longer registered although they did not unregister.
         missing: the part of the events that could not be read.
         sets: the replicas of each broker that has copies, at the first and at the second observation.
     """

@@ -1,4 +1,8 @@
-"""The requests of assignment by a broker. RocketMQ: QueryAssignmentRequestBody."""
+"""Schemas of the requests about assignment by a broker. RocketMQ: QueryAssignmentRequestBody.
+
+A member of this project requests the assignment of all topics of its group; a member with RocketMQ's client requests it
+topic by topic. Operators choose whether a group pulls or pops a topic, and read the last assignment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Changes an operator makes in the row of a set when no master can: another master, or a member that is gone."""
+"""Changes of a set that need no master: an operator elects a replica, or removes a member that will not return.
+
+They change the row of the set in the register, and replicas read it there.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from replica.register import Register, write_until_answered
 from replica.sets import elected, forgotten
 
 WITHIN_S = 10.0
-"""How long an operator waits for a register that does not answer."""
+"""How long a write is repeated to a register that does not answer."""
 MASTER_ANSWERS_S = 3.0
-"""How long a master that answers may take to answer."""
+"""Timeout of the request that finds out whether a master answers."""
 
 
 async def master_answers(address: str, *, rng: random.Random | None = None) -> bool:
-    """Whether a process answers at the address of a master; also one that refuses. Cancellation: harmless."""
+    """Whether a process answers at the address of a master, even with an error. Cancellation: harmless."""
     async with RemotingClient(rng=rng) as client:
         try:
             await client.request(address, RequestCode.GET_SERVER_STATE, timeout_s=MASTER_ANSWERS_S)
@@ -40,12 +43,12 @@ async def elect(
 ) -> ReplicaSet:
     """Make a replica the master of a set; returns the new row.
 
-    `answers` finds out whether the master at an address is there: then a handover is the way that loses nothing.
+    `answers` checks whether the master answers. If it does, the election is refused: a handover loses no message.
 
     Raises:
         InvalidParameter: there is no such set.
-        SetRefusal: its subclass is the reason.
-        RegisterUnavailable: the register does not answer; the replica may be elected.
+        SetRefusal: the row does not allow this change; the subclass is the reason.
+        RegisterUnavailable: the register does not answer; the replica may have become the master, or may become it.
 
     Cancellation: as for RegisterUnavailable.
     """
@@ -72,6 +75,7 @@ async def forget_replica(register: Register, name: str, replica_id: int) -> Repl
 
 
 async def _change(register: Register, name: str, decide: Callable[[ReplicaSet], Awaitable[ReplicaSet]]) -> ReplicaSet:
+    # Compare-and-set: if another writer was faster, decide again on the row that it has stored.
     row = await register.read(name)
     while row is not None:
         try:

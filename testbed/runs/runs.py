@@ -1,4 +1,4 @@
-"""The runs of `rlab sim`: one case, many, and the search for a small programme; each prints what came of it."""
+"""The runs of `rlab sim`: one case, many cases, and the search for a small programme; each prints its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT_EVERY = 50
 
 
 def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> Failed | None:
-    """Run a case, write its events to a file if there is one, and print its outcome; returns it if it failed."""
+    """Run a case, write its events to the file `events` if given, and print its outcome; returns both if it failed."""
     made, again = case.programme(), repeat_command(case, file)
     if events is None:
         outcome = run_programme(made)
@@ -45,9 +45,9 @@ def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool)
 
 
 def run_many(cases: list[Case], file: str | None, jobs: int, master: str | None, *, as_json: bool) -> Failed | None:
-    """Run cases in processes, or on Spark if it has a master, and print what came of all; returns the first failed."""
+    """Run cases in processes, or on Spark if `master` is given, and print a summary; returns the first that failed."""
     with ExitStack() as stack:
-        outcomes = sweep(cases, jobs)
+        outcomes = sweep(cases, jobs)  # a generator: nothing runs yet
         if master is not None:
             from pipeline.spark.session import spark_session
             from testbed.runs.on_spark import sweep_on_spark
@@ -86,7 +86,7 @@ def _report_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | Non
 
 
 def shrink_case(case: Case, outcome: Outcome, directory: Path) -> None:
-    """Search for a small programme that fails as this case did, and write it as a programme and as a test.
+    """Search for a small programme with the same kind of finding, and write it as a programme and as a test.
 
     Raises:
         OSError: the directory cannot be written.

@@ -1,11 +1,11 @@
-"""copies: sends with acks=all to a set of two replicas, and to a set of one, against a broker without copies.
+"""copies: sends with acks=all to a set of two replicas, and to a set of one, compared with a broker without copies.
 
     copies-send-64   64 awaited at the same time, two copies
     copies-send-1    one awaited after the other, two copies: the median time of a send
-    copies-one       64 awaited at the same time, a set of one: what a set costs that has no other replica
+    copies-one       64 awaited at the same time, a set of one: the cost of a set without another replica
 
-All three run side by side, and the rounds take turns. Each figure has in its note the CPU time of a message, which the
-work of others on the machine changes less than the rate.
+The three clusters run at the same time, and their rounds take turns. The note of each figure has the CPU time per
+message: other load on the machine changes it less than it changes the rate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TimedSends:
         self._sent = 0
 
     def rates(self, seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
-        """A round of `IN_FLIGHT` sends at a time; returns messages per second."""
+        """A round with `IN_FLIGHT` sends at the same time; returns messages per second."""
 
         async def run() -> float:
             self._progress(f"send-{IN_FLIGHT}, {self._label}")
@@ -59,7 +59,7 @@ class TimedSends:
         return run
 
     def medians(self, seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
-        """A round of one send after the other; returns the median time of a send in milliseconds."""
+        """A round with one send after the other; returns the median time of a send in milliseconds."""
 
         async def run() -> float:
             self._progress(f"send-1, {self._label}")
@@ -84,7 +84,7 @@ class TimedSends:
             self._cpu_s[name] = self._cpu_s.get(name, 0.0) + after - before[name]
 
     def take_cpu(self) -> str:
-        """The CPU time of a message since the last call, in words."""
+        """The CPU time per message of each server since the last call, in microseconds, as text."""
         sent, self._sent = max(self._sent, 1), 0
         times, self._cpu_s = self._cpu_s, {}
         return ", ".join(f"{name} {seconds / sent * 1e6:.0f}" for name, seconds in times.items())
@@ -102,14 +102,14 @@ async def measure_sends(sizes: Sizes, progress: Progress) -> list[Result]:
         plain = TimedSends("without copies", plain_producer, {"broker": cluster.broker}, progress)
         servers = {"master": two.master, "replica": two.others[0]}
         copied = TimedSends("two copies", two_producer, servers, progress)
-        alone = TimedSends("set of one", one_producer, {"master": one.master}, progress)
+        single = TimedSends("set of one", one_producer, {"master": one.master}, progress)
         s, repeat = sizes.seconds, sizes.repeat
-        many = await in_turns(copied.rates(s), plain.rates(s), repeat)
-        results = [result_of("copies-send-64", many, _note(copied, plain))]
-        lone = await in_turns(copied.medians(s), plain.medians(s), repeat)
-        results.append(median_result("copies-send-1", lone, _note(copied, plain)))
-        cost = await in_turns(alone.rates(s), plain.rates(s), repeat)
-        results.append(result_of("copies-one", cost, _note(alone, plain)))
+        rates_two = await in_turns(copied.rates(s), plain.rates(s), repeat)
+        results = [result_of("copies-send-64", rates_two, _note(copied, plain))]
+        medians_two = await in_turns(copied.medians(s), plain.medians(s), repeat)
+        results.append(median_result("copies-send-1", medians_two, _note(copied, plain)))
+        rates_one = await in_turns(single.rates(s), plain.rates(s), repeat)
+        results.append(result_of("copies-one", rates_one, _note(single, plain)))
         return results
 
 
@@ -118,7 +118,7 @@ def _note(side: TimedSends, plain: TimedSends) -> str:
 
 
 def median_result(name: str, turns: MeasuredTurns, note: str) -> Result:
-    """The figure of turns that are medians in milliseconds."""
+    """The result of turns whose values are medians in milliseconds."""
     turn, ratios = median_turn(turns), [turn.ratio for turn in turns]
     return Result(
         name=name,

@@ -1,4 +1,4 @@
-"""A broker with a replaced file layer, the baseline of the store's benchmarks; a child process of them.
+"""A broker with a replaced file layer, which the benchmarks of the store start as a child process.
 
     python -m testbed.bench.disk.other_disks optional --listen 127.0.0.1:0 --namesrv HOST:PORT --data DIR
     python -m testbed.bench.disk.other_disks slow ... --flush sync
@@ -7,7 +7,7 @@ Only the file layer of the message store differs (`broker/store/disk/files.py`);
 
 - optional: the real files; from the signal `FORGET` until `KEEP` nothing is written or synced. So both sides of
   store-async are the same process and the same connection: two equal processes can differ by half for as long as they
-  run, because of their placement by the system.
+  run, because of the cores on which the system places them.
 - slow: each sync takes 4 ms longer, so that the grouping of messages per sync shows even on a machine whose disk
   answers a sync from a cache.
 """
@@ -30,14 +30,14 @@ from process.output import print_json
 from process.runtime import run, wait_for_eof
 
 SLOW_SYNC_S = 0.004
-"""About the time of a sync on a solid-state disk without a protected cache."""
+"""About the time of a sync on a solid-state disk without power-loss protection."""
 
 
 KEEP, FORGET = signal.SIGUSR1, signal.SIGUSR2
 
 
 class OptionalFiles(Files):
-    """The real files, or none: then every write succeeds and is dropped, so only the newest messages can be read."""
+    """The real files, which can be switched off: then writes are dropped, and only messages in memory can be read."""
 
     keeps = True
 
@@ -51,19 +51,19 @@ class OptionalFiles(Files):
             super().sync(fd)
 
     def listen(self) -> None:
-        """Switch on signals."""
+        """Switch the files on and off when the signals `KEEP` and `FORGET` arrive."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(KEEP, setattr, self, "keeps", True)
         loop.add_signal_handler(FORGET, setattr, self, "keeps", False)
 
 
 class SlowFiles(Files):
-    """The real files, of which each sync takes `SLOW_SYNC_S` longer."""
+    """The real files, with syncs that take `SLOW_SYNC_S` longer."""
 
     def sync(self, fd: int) -> None:
         """Sync, slowly."""
         super().sync(fd)
-        # It blocks the thread of the sync and not the event loop, as a disk would.
+        # Like a slow disk, this blocks the thread of the sync, not the event loop.
         Event().wait(SLOW_SYNC_S)
 
 
@@ -88,7 +88,10 @@ def main(
     json: Annotated[bool, typer.Option("--json")] = True,
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin")] = True,
 ) -> None:
-    """Run a broker until standard input is closed; the flags are those that `rlab broker` needs for it."""
+    """Run a broker until standard input is closed.
+
+    `--json` and `--exit-with-stdin` change nothing: callers pass them because `rlab broker` needs them.
+    """
     config = BrokerConfig(
         name="broker-a", data_dir=data, name_servers=(namesrv,), listen=listen, files=DISKS[disk](), flush=flush
     )

@@ -1,9 +1,9 @@
-"""transactions and transactions-open: half message and commit against plain sends, and what open transactions cost.
+"""transactions and transactions-open: transactions against plain sends, and the memory of open transactions.
 
 transactions         transactions/s of one producer, 64 of them at the same time, each a half message and a commit,
                      against plain awaited sends of the same producer and broker
 transactions-open    the memory of a broker for 100,000 half messages that are open, and the time of a restart
-                     after `kill -9` that has to find them again, the start of the interpreter included
+                     after `kill -9`, in which the broker finds them again; it includes the start of Python
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from testbed.bench.kit.rounds import MIB, Progress, Sizes, Window, Work, in_turn
 from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
 
 _NEVER_S = 3_600
+"""Transaction timeout that is longer than the benchmark, so that the broker sends no checks."""
 
 
 async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -46,7 +47,7 @@ async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 async def rolled_back(message: MessageExt) -> TransactionState:
-    """Answer a check; none comes while everything is ended."""
+    """The answer to a check, which a producer needs; these benchmarks are over before any transaction is checked."""
     return TransactionState.ROLLBACK
 
 
@@ -70,7 +71,7 @@ async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Resu
     async with temporary_folder() as folder, name_server_process(quiet=True) as name_server:
         async with broker_process(name_server, folder, *options) as broker:
             await create_topics(name_server, {TOPIC: QUEUES})
-            await leave_open(name_server, IN_FLIGHT)
+            await leave_open(name_server, IN_FLIGHT)  # a warm-up: memory that does not grow with open transactions
             before = await rss_bytes(broker)
             progress(f"{n:,} half messages")
             await leave_open(name_server, n)

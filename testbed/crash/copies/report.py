@@ -1,4 +1,4 @@
-"""Draws the result of a run of `rlab crash --copies` as a table. Pure."""
+"""Draws the result of a run of `rlab crash --copies` as a table: messages, then the steps of each kind. Pure."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def copies_table(result: CopiesResult) -> Table:
     rows = [
         ("copies", f"{result.copies}", f"everything was read back from {result.read_back} of them as the master"),
         *message_rows(result.verdict, result.duration_s),
+        # A run in which it is 0 is not ok: the counter of moved queues would show no move in the steps either.
         (
             "moved by a join",
             f"{result.moved_by_joins:,}",
