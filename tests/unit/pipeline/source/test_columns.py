@@ -23,8 +23,8 @@ from pipeline.source import columns
 from pipeline.source.columns import SCHEMA, arrow_batches, check_schema
 from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.queue_reader import MessagesLost, Pulled
-from pipeline.source.rows import rows
 from tests.unit.pipeline.fake_cluster import record
+from tests.unit.pipeline.source.row_decoder import rows
 
 QUEUE = MessageQueue("t", "broker-a", 3)
 

@@ -32,7 +32,6 @@ def test_the_defaults_are_those_of_the_table() -> None:
     assert batch.include_body
     assert not batch.include_properties
     assert not batch.filter_pushdown
-    assert batch.use_arrow
     assert stream.max_trigger_delay_s == 900
 
 

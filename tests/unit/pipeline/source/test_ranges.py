@@ -123,12 +123,11 @@ def test_a_plan_without_ranges_reads_nothing(closed: list[str]) -> None:
     assert list(read_ranges(InputPartition(None), options(), SCHEMA)) == []
 
 
-def test_a_range_is_read_as_arrow_batches_or_as_rows(closed: list[str]) -> None:
+def test_a_range_is_read_as_arrow_batches(closed: list[str]) -> None:
     part = QueueRanges((Range(QUEUE, 10, 40),))
     (batch,) = read_ranges(part, options(), SCHEMA)
     assert batch.column("offset").to_pylist() == list(range(10, 40))
-    assert [row[3] for row in read_ranges(part, options(useArrow="false"), SCHEMA)] == list(range(10, 40))
-    assert closed == ["names:1", "a:1"] * 2
+    assert closed == ["names:1", "a:1"]
 
 
 def test_a_task_reads_each_of_its_ranges(closed: list[str]) -> None:
@@ -138,11 +137,10 @@ def test_a_task_reads_each_of_its_ranges(closed: list[str]) -> None:
     assert closed == ["names:1", "a:1"]
 
 
-@pytest.mark.parametrize("arrow", ["true", "false"])
 def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_no_one_wants_the_rest(
-    closed: list[str], arrow: str
+    closed: list[str],
 ) -> None:
-    read: Iterator[object] = read_ranges(QueueRanges((Range(QUEUE, 0, 50),)), options(useArrow=arrow), SCHEMA)
+    read: Iterator[object] = read_ranges(QueueRanges((Range(QUEUE, 0, 50),)), options(), SCHEMA)
     next(read)
     assert not gc.isenabled()
     read.close()  # type: ignore[attr-defined]

@@ -1,7 +1,4 @@
-"""Decodes pulled records to rows, one tuple per message.
-
-Used if an option turns Arrow off. The Arrow batches of `pipeline/source/columns.py` are twice as fast.
-"""
+"""Decodes pulled records to rows, one message after another: the naive twin of `pipeline/source/columns.py`."""
 
 from __future__ import annotations
 
