@@ -94,7 +94,10 @@ peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares w
 	  echo 'redis-server or nats-server could not be installed: try again as root, after apt-get update.' >&2; \
 	else echo 'Install redis-server and nats-server with the package manager of this system.' >&2; fi
 	@if command -v mvn >/dev/null; then mvn -q -B -f testbed/bench/peers/systems/kafka.xml dependency:copy-dependencies \
-	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka"; \
+	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka" && \
+	  mvn -q -B -f testbed/bench/peers/systems/spark_kafka.xml dependency:copy-dependencies \
+	  -DincludeArtifactIds=spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2 \
+	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/spark-kafka"; \
 	else echo 'Kafka is left out: there is no mvn (Maven) to get its jars with.' >&2; fi
 
 interop: $(STAMP) ## run clients of RocketMQ on our brokers and on its own (INTEROP_ARGS="features go docs", RECORD=1)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
@@ -23,7 +21,14 @@ from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.filling import fill_topic
 from testbed.bench.kit.processes import cluster_processes, create_topics, temporary_folder
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, Turn, in_turns, median_turn, percentile, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, percentile, result_of
+from testbed.bench.spark_streams import (
+    bench_session,
+    blocking,
+    connector_jars,
+    measure_beside_kafka,
+    measure_micro_batches,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,18 +44,20 @@ CORES_FOR_TWO_EXECUTORS = 4
 _TARGET = "copy"
 _TRICKLE = "trickle"
 
-_T = TypeVar("_T")
-
 
 async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure the source and the sink."""
     async with cluster_processes({TOPIC: QUEUES}) as cluster, temporary_folder() as folder:
         await fill_topic(cluster.name_server, SPARK_BODY, sizes.spark_rows, progress)
         progress("the session starts")
-        async with _session(LOCAL) as spark:
+        async with bench_session(LOCAL, connector_jars()) as spark:
             results = await measure_session(spark, cluster.name_server, folder, sizes, progress)
+            if connector_jars():
+                results += await measure_beside_kafka(spark, cluster.name_server, folder, sizes, progress)
+            else:
+                progress("Kafka is left out: 'make peers' gets it")
         progress("two executors start")
-        async with _session(TWO_EXECUTORS) as spark:
+        async with bench_session(TWO_EXECUTORS) as spark:
             return [*results, await _two_executors(spark, cluster.name_server, sizes, progress)]
 
 
@@ -64,15 +71,15 @@ async def measure_session(
     Cancellation: running queries go on until the session is stopped.
     """
     rows = sizes.spark_rows
-    reads = await _read_turns(spark, name_server, sizes, progress)
+    reading = _reading(spark, _topic(spark.read, name_server).load(), "all columns", sizes, progress)
+    reads = [await reading() for _ in range(sizes.passes + 1)]
     progress("to Parquet, as a stream")
     parquet = [
-        await _blocking(spark, partial(_stream_to_parquet, spark, name_server, folder / f"parquet-{n}"))
+        await blocking(spark, partial(_stream_to_parquet, spark, name_server, folder / f"parquet-{n}"))
         for n in range(sizes.passes + 1)
     ]
     results = [
-        Result(name="spark-read", value=median_turn(reads).value, unit="rows/s"),
-        _with_rows(result_of("spark-read-columns", reads, "against one row at a time")),
+        Result(name="spark-read", value=_median(reads[1:]), unit="rows/s"),
         Result(name="spark-parquet", value=_median(parquet[1:]), unit="rows/s"),
     ]
     for name, delivery in (("spark-write", "atLeastOnce"), ("spark-write-once", "exactlyOnce")):
@@ -81,33 +88,10 @@ async def measure_session(
         for n in range(sizes.passes + 1):
             await create_topics(name_server, {f"{name}-{n}": QUEUES})
             write = partial(_write, spark, name_server, f"{name}-{n}", rows // 2, delivery)
-            rates.append(await _blocking(spark, write))
+            rates.append(await blocking(spark, write))
         results.append(Result(name=name, value=_median(rates[1:]), unit="rows/s"))
+    results += await measure_micro_batches(spark, name_server, folder, sizes, progress)
     return [*results, *await _trickle(spark, name_server, folder, sizes, progress)]
-
-
-@asynccontextmanager
-async def _session(master: str) -> AsyncIterator[SparkSession]:
-    from pipeline.spark.session import spark_session
-
-    stack = ExitStack()
-    try:
-        manager = spark_session("rlab bench", master=master, driver_memory="2g")
-        yield await to_thread.run_sync(stack.enter_context, manager)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(stack.close)
-
-
-async def _blocking(spark: SparkSession, work: Callable[[], _T]) -> _T:
-    from pipeline.spark.session import use_session
-
-    def run() -> _T:
-        use_session(spark)
-        return work()
-
-    # If cancelled, it fails as soon as the session is stopped.
-    return await to_thread.run_sync(run, abandon_on_cancel=True)
 
 
 def _reading(spark: SparkSession, frame: DataFrame, label: str, sizes: Sizes, progress: Progress) -> Round:
@@ -115,18 +99,9 @@ def _reading(spark: SparkSession, frame: DataFrame, label: str, sizes: Sizes, pr
 
     async def run() -> float:
         progress(f"read, {label}")
-        return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
+        return await blocking(spark, partial(_read, frame, sizes.spark_rows))
 
     return run
-
-
-async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> list[Turn]:
-    columns, rows = _topic(spark.read, name_server).load(), _topic(spark.read, name_server, useArrow="false").load()
-    return await in_turns(
-        _reading(spark, columns, "columns", sizes, progress),
-        _reading(spark, rows, "one row at a time", sizes, progress),
-        sizes.passes,
-    )
 
 
 async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> Result:
@@ -158,7 +133,7 @@ async def _trickle(
 
     stream = _topic(spark.readStream, name_server, _TRICKLE, startingOffsets="earliest").load()
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "trickle"))
-    query = await _blocking(spark, writer.start)
+    query = await blocking(spark, writer.start)
     try:
         async with Producer(name_server) as producer:
             # Code of a batch is compiled during the first fifty or so; a stream that runs for days has that behind it.
@@ -167,7 +142,7 @@ async def _trickle(
                 progress(f"trickle: {n} of {warm + sizes.trickle} messages")
                 await producer.send(Message(_TRICKLE, str(time.time() * 1000).encode()))
                 await anyio.sleep(TRICKLE_INTERVAL_S)
-        await _blocking(spark, query.processAllAvailable)
+        await blocking(spark, query.processAllAvailable)
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(query.stop)

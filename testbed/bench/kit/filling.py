@@ -15,10 +15,10 @@ _REPORTS = 100
 """Number of progress reports."""
 
 
-async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress) -> None:
-    """Send messages to the queues of `TOPIC`, round robin."""
+async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress, topic: str = TOPIC) -> None:
+    """Send messages to the queues of a topic, round robin."""
     size = max(1, min(_BATCH_MESSAGES, _BATCH_BYTES // len(body)))
-    message = Message(TOPIC, body)
+    message = Message(topic, body)
     left = count
     reported = count + 1
 

@@ -111,10 +111,12 @@ GOALS = {
     "failover-fast-p99": Goal(1.2, of_ratio=False, at_least=False),
     **{f"failover-{change}-p99": Goal(0.3, of_ratio=False, at_least=False) for change in ("handover", "stop")},
     "spark-read": Goal(250_000.0, of_ratio=False, at_least=True),
-    "spark-read-columns": Goal(1.8, of_ratio=True, at_least=True),
     "spark-parquet": Goal(120_000.0, of_ratio=False, at_least=True),
     "spark-write": Goal(80_000.0, of_ratio=False, at_least=True),
     "spark-trickle-p95": Goal(400.0, of_ratio=False, at_least=False),
+    "spark-micro-kafka": Goal(1.0, of_ratio=True, at_least=True),
+    "spark-copy-kafka": Goal(1.0, of_ratio=True, at_least=True),
+    "spark-write-kafka": Goal(0.8, of_ratio=True, at_least=True),
     "spark-executors": Goal(1.5, of_ratio=True, at_least=True),
 }
 

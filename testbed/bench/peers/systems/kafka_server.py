@@ -14,6 +14,8 @@ from testbed.bench.peers.systems.server import free_port, server_process
 
 JARS = Path(sys.prefix) / "peers" / "kafka"
 """Where `make peers` copies the jars to."""
+PARTITIONS = 8
+"""Partitions of a topic that a client creates by writing to it."""
 SETTINGS = (
     "one KRaft node, heap 1 GiB, 8 partitions, one replica, log flush by default (the system's), no initial delay"
 )
@@ -49,6 +51,7 @@ def _properties(port: int, controller: int, folder: Path) -> str:
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(folder),
+        "num.partitions": str(PARTITIONS),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
