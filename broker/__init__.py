@@ -1,8 +1,8 @@
 """A broker: stores messages, and decides for each consumer group who may consume which queue, and from where on.
 
-`broker.py` makes a broker from a list of features and runs it; `feature.py` is what a feature is and how one learns
-what happened in another; `config.py` has the options. Each room is a feature or what features stand on. Lower floors
-first, which is also an order to read them in:
+`broker.py` makes a broker from a list of features and runs it; `feature.py` defines features, and the events by which
+one reacts to changes in another; `config.py` has the options. Each room (folder) is a feature, or a part that several
+features use. From the lowest floor up, which is also an order to read them in:
 
 `store` is the log; `durability` writes at the end of each event-loop iteration, and keeps the small transactional
 state. `topics`, `groups` and `leases` are what a rebalance needs: which queues there are, who is a member, who owns a

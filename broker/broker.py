@@ -155,7 +155,7 @@ class Broker(Feature):
     def _begin_run(self) -> int:
         """Count this run, and return how many there were before; committed with what the features store at the start.
 
-        All replicas have the same number of the data directory, because the numbers of topics in commits are of it.
+        All replicas have the same data id, because commits name a topic by its topic id and the data id.
         """
         runs, data_id = (Number(self.metadata, name, replicated=True) for name in ("runs", "data_id"))
         self._data_id = data_id.read() or self.config.rng.getrandbits(_DATA_ID_BITS)
@@ -191,7 +191,7 @@ class Broker(Feature):
         }
 
     def restore_reserve(self) -> None:
-        """Keep room of the disk back, now that everything is open."""
+        """Allocate the reserve of the disk again, now that everything is open."""
         self.store.reserve.on_missing = self._disk_full
         self.store.reserve.allocate()
 
@@ -208,7 +208,7 @@ class Broker(Feature):
         return self._check_at if self.store.reserve.is_missing else None
 
     def expire(self, now: float) -> None:
-        """Take the reserve of the disk, if it is not there and there is room."""
+        """Allocate the reserve of the disk, if it is missing and there is room."""
         if now < self._check_at or not self.store.reserve.is_missing:
             return
         self._check_at = now + RESERVE_CHECK_S

@@ -93,8 +93,8 @@ class BrokerConfig:
         tls: certificate and key with which connections are encrypted.
         key: proved to name servers; by default the key in the environment, if there is one.
         parts: features that this broker has, beyond those that every broker has.
-        recover_topics: whether topics that the metadata has lost are made again from the log; else the broker refuses
-            to start.
+        recover_topics: whether topics that the metadata has lost are recreated from the log; else the broker refuses to
+            start.
         rocketmq: whether RocketMQ's own clients are served, too.
         max_connections: number of connections after which the next one is refused.
         max_connections_of_address: the same for the connections from one address.

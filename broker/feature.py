@@ -89,10 +89,10 @@ class Feature:
         """A client's connection was closed, by either side or by an error."""
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """A queue has new messages, was leased or reset, or is gone: check the requests that are parked on it."""
+        """A queue has new messages, was leased, reset or removed: check the requests that are parked on it."""
 
     def owner_of(self, name: str) -> str | None:
-        """The user to whom the id of a member or of a query belongs; None if this feature has no such id."""
+        """The user that owns the id of a member or of a query; None if this feature has no such id."""
         return None
 
     def rights_changed(self, rights: CurrentRights) -> None:

@@ -1,4 +1,4 @@
-"""AbsentBroker: a broker that left its name server without a goodbye, and the queues that are away with it. Pure.
+"""AbsentBroker: a broker that is no longer registered although it did not unregister, and its queues. Pure.
 
 Routes never name it, because no client can connect to it. Tools ask for it, because an answer about a cluster is wrong
 or incomplete without the part that an absent broker keeps.

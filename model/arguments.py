@@ -1,4 +1,4 @@
-"""Checks arguments that users give, where a wrong type would end in a riddle far from the mistake. Pure."""
+"""Checks the types of arguments of the API, where a wrong type would raise an unclear error far away. Pure."""
 
 from __future__ import annotations
 

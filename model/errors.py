@@ -5,7 +5,7 @@ certainly had no effect; false means that it may have been carried out although 
 
     RlabError
     +-- UsageError                     the caller: fix the arguments or the configuration
-    |   +-- ConfigError                   a start-up option is wrong, a port or a directory cannot be had
+    |   +-- ConfigError                   a start-up option is wrong, a port or a directory cannot be used
     |   +-- InvalidParameter              a field of a request is wrong            INVALID_PARAMETER
     |   +-- FilterIllegal                 an SQL filter cannot be read             SUBSCRIPTION_PARSE_FAILED
     |   +-- MessageIllegal                the message itself cannot be stored      MESSAGE_ILLEGAL
@@ -29,7 +29,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- NotMaster                     another replica serves, or none yet      NOT_MASTER
     |   +-- NotEnoughReplicas             too few copies would be made             NOT_ENOUGH_REPLICAS
     |   +-- ReplicationTimeout            stored, but the copies are late          REPLICATION_TIMEOUT
-    |   +-- RegisterUnavailable           the register of replica sets, for now    REGISTER_UNAVAILABLE
+    |   +-- RegisterUnavailable           the register of replica sets is away     REGISTER_UNAVAILABLE
     +-- NegativeAnswer                 not a failure: there is nothing to return
     |   +-- PullNotFound                                                           PULL_NOT_FOUND
     |   +-- PullRetryImmediately                                                   PULL_RETRY_IMMEDIATELY
@@ -71,7 +71,7 @@ class UsageError(RlabError):
 
 
 class ConfigError(UsageError):
-    """A start-up option is wrong, or a resource it names (port, directory) cannot be had."""
+    """A start-up option is wrong, or a resource it names (port, directory) cannot be used."""
 
 
 class InvalidParameter(UsageError):

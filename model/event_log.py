@@ -3,7 +3,7 @@
 log = EventLog("broker-a", clock_ms=wall_ms)
 cause = log.emit(EventKind.MEMBER_JOIN, group="g", client="c1")        # a root: it is its own cause
 log.emit(EventKind.NOTIFY_SENT, cause=cause, group="g", n=3)           # its effect names it
-encode_events(log.take())                                              # JSON Lines, for SYS_TRACE or a file
+encode_events(log.remove_all())                                        # JSON Lines, for SYS_TRACE or a file
 """
 
 from __future__ import annotations

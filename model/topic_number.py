@@ -1,11 +1,12 @@
-"""The number of a topic at a broker, which distinguishes a topic from an earlier one of the same name. Pure.
+"""TopicNumber: topic id and disk of a topic at a broker; a later topic of the same name has another one. Pure.
 
 Offsets of a deleted topic mean nothing in a new topic of the same name, and offsets of a broker's old disk mean nothing
-on its new one. A broker never assigns a topic id twice on one disk, and its data directory has a random number:
+on its new one. A broker never assigns a topic id twice on one disk, and its data directory has a random number, its
+data id. The pair (topic id, data id) identifies the topic:
 
     (7, 99) and (9, 99)    the topic was deleted and created again
     (7, 99) and (7, 12)    the broker has a new disk
-    (7, 99) and (7, 0)     taken as the same: the second broker sends no number of its directory
+    (7, 99) and (7, 0)     taken as the same: the second broker sends no data id
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class TopicNumber(NamedTuple):
-    """The number of a topic at one broker."""
+    """Topic id and data id of a topic at one broker."""
 
     topic_id: int
     data_id: int = 0  # number of the broker's data directory; 0 if it is not known

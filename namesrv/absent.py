@@ -1,4 +1,4 @@
-"""AbsentBrokers: the brokers that left a name server without a goodbye, until they return or are forgotten. Pure.
+"""AbsentBrokers: the brokers that left without unregistering, until they return or are forgotten. Pure.
 
     absent.left(<broker-a, id 0, topics orders 4/4>, "closed its connection", now=10.0)
     absent.listed(now=15.0)                  -> [broker-a, away for 5 s, with its queues of orders]
@@ -43,7 +43,7 @@ class AbsentBrokers:
     def broker_left(
         self, registration: BrokerRegistration, topics: Iterable[TopicConfig], reason: str, now: float
     ) -> None:
-        """Remember a broker that left without a goodbye, with the topics that it still had."""
+        """Remember a broker that left without unregistering, with the topics that it still had."""
         self._absent.pop(registration.key, None)
         kept = {config.topic: config for config in topics}
         self._absent[registration.key] = _Absent(registration, reason, now, kept)
@@ -78,7 +78,7 @@ class AbsentBrokers:
         return None if each is None else each.registration.address
 
     def listed(self, now: float, topic: str | None = None) -> list[AbsentBroker]:
-        """The absent brokers, sorted; with a topic, only brokers that have it, and only that one of their topics."""
+        """The absent brokers, sorted; with a topic, only brokers that have it, each with this topic alone."""
         return [
             AbsentBroker(
                 cluster=each.registration.cluster,

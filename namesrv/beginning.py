@@ -1,11 +1,12 @@
-"""Beginning: the first seconds of a name server, in which it does not know yet that a topic does not exist. Pure.
+"""Beginning: decides when a name server that has just started knows all topics. Pure.
 
-Its table is empty at the start, and clients may ask before brokers have registered. The answer "does not exist" is
-definite, so it has to wait until all brokers have had time to register, except in a new cluster:
+Its table is empty at the start, and clients may ask for a route before the brokers have registered. The answer that a
+topic does not exist is definite, so it is given only after all brokers have had time to register; in a new cluster, at
+once:
 
-    started at 0.0, broker-a registers again at 0.2      knows_all(1.0) False    broker-b may still register
-                                                         knows_all(5.0) True
-    started at 0.0, broker-a registers as a newcomer     knows_all(0.3) True     no topic can be missing
+    started at 0.0, broker-a registers again at 0.2      is_complete(1.0) False    broker-b may still register
+                                                         is_complete(5.0) True
+    started at 0.0, broker-a registers as a newcomer     is_complete(0.3) True     no topic can be missing
 
 A newcomer is a broker in the first run of its data directory, at its first registration. RocketMQ's name server answers
 from its empty table at once, or with `needWaitForService` refuses every request for a route for its first 45 s.

@@ -1,4 +1,4 @@
-"""The requests about replica sets: a name server with elections answers them, any other refuses them by name."""
+"""Answers the requests about replica sets from the register, and refuses them at a name server without one."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ create table register (only integer primary key check (only = 1), register_id in
 create table sets (name text primary key, row blob not null, crc integer not null);
 """
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError, InvalidParameter)
-"""What a damaged file raises: SQLite itself, the decoder of its messages, or the check of a row."""
+"""Errors of a damaged file: of SQLite itself, of the decoder of its messages, or of the check of a row."""
 
 T = TypeVar("T")
 

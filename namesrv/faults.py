@@ -1,4 +1,4 @@
-"""Faults of the connections of a name server that is a child process in a test cluster."""
+"""Fault injection into the connections of a name server, which a test cluster starts as a child process."""
 
 from __future__ import annotations
 

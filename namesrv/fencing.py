@@ -1,13 +1,13 @@
-"""Decides whether a broker may register under its name: one data directory has a name, or one set of replicas. Pure.
+"""Decides whether a broker may register under a name, which belongs to one data directory or set of replicas. Pure.
 
     broker-a runs at h1 with data directory 7      from h2 with data directory 8      refused: BrokerNameTaken
-    set 5: epoch 2, master at h1                   set 5, epoch 3, from h2            taken at once: h2 is the master
+    set 5: epoch 2, master at h1                   set 5, epoch 3, from h2            accepted: h2 is the master now
                                                    set 5, epoch 1, from h3            refused: NotMaster, with h1 and 2
                                                    set 6, from h4                     refused: BrokerNameTaken
 
-The epoch of a set is remembered after its brokers have gone, so that a master that slept through an election is refused
-even if the next master is away. It is a hint and not the truth: a name server that has restarted does not know it, and
-replicas and the register of the set refuse such a master by themselves.
+The epoch of a set is remembered after its brokers have gone. So a master that was suspended during an election is
+refused even while the new master is away. This is not the only protection, because a name server that has restarted
+does not know the epoch: the replicas and the register of the set also refuse such a master.
 
 RocketMQ: RouteInfoManager.registerBroker, which refuses an older stateVersion.
 """
@@ -31,7 +31,7 @@ class LastMaster(NamedTuple):
 
 
 class LastMasters:
-    """The last mastership of each set by broker name, also of sets of which no broker is there now."""
+    """The last mastership of each set by broker name, also of sets without a registered broker."""
 
     def __init__(self, max_names: int) -> None:
         self._max_names = max_names

@@ -22,7 +22,7 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """The registration of a broker, whose topics count if it is the master. RocketMQ: RegisterBrokerRequestHeader.
+    """The registration of a broker; only a master's topics are used. RocketMQ: RegisterBrokerRequestHeader.
 
     The replicas of a set have one `set_id`; `epoch` is the number of the mastership that this one knows, of a master
     its own. Both are 0 without a set.

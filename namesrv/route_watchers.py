@@ -4,14 +4,14 @@ A client that wants notifications asks for a route with `notify`; from then on i
 changes of a window are one round, in which each connection gets at most one notification:
 
     watch(7, "orders")                 connection 7 has asked for the route of orders
-    changed(["orders", "x"], 10.0)     -> next_deadline() 10.0: it was quiet
-    take(10.0)                         -> [(7, ("orders",))]
-    changed(["orders"], 10.1)          -> next_deadline() 10.5: at most one round in 0.5 s
-    closed(7)                          it is notified of nothing any more
+    changed(["orders", "x"])           at 10.0; no round was shortly before, so one is due at once
+    collect_due(10.0)                  -> [(7, ("orders",))]
+    changed(["orders"])                at 10.1; next_deadline() 10.5: at most one round in 0.5 s
+    closed(7)                          connection 7 is forgotten
 
-A thousand clients and a thousand changes in one second are so two thousand notifications, and never a burst: a round
-looks at 256 connections in one event-loop iteration. A lost notification is healed by the polls. RocketMQ's clients
-only poll, every 30 s.
+So a thousand changes within a second cost two notifications for each client. They are never sent in one burst: a round
+handles 256 connections in each event-loop iteration. If a notification is lost, the next poll of its client gets the
+new route. RocketMQ's clients only poll, every 30 s.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RouteWatchers:
             self._changed.update(dict.fromkeys(topics))
 
     def collect_due(self, now: float) -> list[RouteNotice]:
-        """The notifications that are due now, of some connections; `next_deadline` is at once while there are more."""
+        """The notifications due now, for a limited number of connections; `next_deadline` is 0 while more wait."""
         if not self._to_do:
             if not self._changed or now < self._not_before:
                 return []

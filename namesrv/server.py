@@ -42,7 +42,7 @@ class NameServer:
 
 
 def announce(server: RemotingServer, notices: list[RouteNotice]) -> None:
-    """Send NOTIFY_ROUTE_CHANGED to connections, each with the topics of which its user may know; nothing for none."""
+    """Send NOTIFY_ROUTE_CHANGED to each connection, with the topics that its user may see; none of them: no message."""
     gate = server.gate
     for number, changed in notices:
         connection = server.connection(number)

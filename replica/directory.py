@@ -1,4 +1,4 @@
-"""The file REPLICA of a data directory: which replica of which set the directory is. Its checks refuse by name.
+"""The file REPLICA of a data directory: which replica of which set it holds; a directory that does not fit is refused.
 
     {"format": 1, "name": "broker-a", "set_id": 7138, "register_id": 991, "replica_id": 2, "incarnation": 5}
 

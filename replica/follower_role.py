@@ -1,7 +1,7 @@
 """The role of a replica that is not the master: it copies the log and the tables of the master.
 
-A stream ends for many reasons, and all are handled alike: the newest row says whom to follow next. The first attempt
-after a stream is made at once with the row that is known, so that a broken connection costs no removal from the set.
+Whatever ends a stream, the role then follows the master of the newest row. The first attempt is made at once, with the
+row that is known, so that a broken connection does not remove this replica from the in-sync set.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ row ends a pause, and the second counts from then. A new master opens its log wi
 hundreds on a busy machine. Its first requests wait for this replica, so this one should not be in a long pause then.
 """
 FULL_PAUSE_S = 2.0
-"""The same while the own disk is full."""
+"""The same while the disk of this replica is full."""
 
 
 class FollowerRole:
-    """One time of following; it ends when the register has this replica as the master.
+    """One period as a follower; it ends when the register has this replica as the master.
 
     Attributes:
-        log, tables: the copies.
+        log, tables: the copies of the master's log and tables.
         committed_position: log position up to which all replicas in sync had the log; None if that is not known.
         progress: how far the replica is, as of the newest write; None before the first.
     """
@@ -139,7 +139,7 @@ class FollowerRole:
                     await membership.wait_changed()
 
     def _ended(self, end: FollowEnd, row: ReplicaSet) -> None:
-        """Look whether the end of a stream proves that the master serves no more."""
+        """Check whether the end of a stream proves that the master no longer serves."""
         if end is FollowEnd.HANDED_OVER:
             self._candidate.released(HANDED_OVER)
         elif end is FollowEnd.REFUSED and self._config.elect is Elect.FAST and self._streamed_epoch == row.epoch:

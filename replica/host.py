@@ -1,8 +1,8 @@
 """`run_replica`: one process, one data directory, and the role that the register gives it; like `run_broker` otherwise.
 
-    waiting    asks the register who it is: it listens, and refuses everything
+    waiting    asks the register for its role; it listens, and refuses all requests of clients
     following  copies the log and the tables of the master, and sends clients there
-    master     the shipped broker over the same directory, in a new epoch
+    master     runs the ordinary broker on the same directory, in a new epoch
 
 A replica does not convert one role into another: it closes the files of one role, and opens the directory again for
 the other, as a restart does. So a promotion is the restart of a broker, which crashes have tested, and a deposed master
@@ -168,7 +168,7 @@ class RunningReplica:
 
     @contextmanager
     def _retried(self) -> Iterator[None]:
-        """Log an error of the own disk in the block and go on, if this replica has played a role before.
+        """Log an error of the disk of this replica in the block and continue, if it has played a role before.
 
         A full disk must not end the process: the register has it as a member, and there may be room soon.
         """
@@ -183,7 +183,7 @@ class RunningReplica:
 
     @contextmanager
     def _closed_on_disk(self) -> Iterator[None]:
-        """Note whether everything is on the disk when the role in the block has ended."""
+        """Record whether everything is on the disk when the role in the block has ended."""
         self.is_closed_cleanly = False
         try:
             yield
@@ -205,7 +205,7 @@ class RunningReplica:
         return membership
 
     async def _own_address(self) -> str:
-        """Where others reach this replica: at the configured address, or where a name server sees it."""
+        """The address of this replica for others: the configured one, or the one that a name server sees."""
         broker = self.config.broker
         host, port = parse_address(self.address)
         if broker.advertise is not None or host not in ANY_HOST:

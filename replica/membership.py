@@ -1,8 +1,9 @@
-"""A replica's place in its set: made, joined or taken up again at the start, and the newest row of the register since.
+"""Membership: creates or joins the set when a replica starts, and then keeps the newest row of the register.
 
-Two things last: the file REPLICA of the directory, and the row of the register. A start writes the file first, then
-the row (`replica/directory.py` says why). Each change of the row is a decision of `replica/sets.py` on the newest row,
-and a compare-and-set. A register whose answer is lost is asked again before anything else is decided.
+The place of a replica in its set is stored in two places: in the file REPLICA of the directory, and in the row of the
+register. A start writes the file first, then the row (`replica/directory.py` says why). Each change of the row is a
+decision of `replica/sets.py` on the newest row, and a compare-and-set. If the answer of the register is lost, the row
+is read again before anything else is decided.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ DEFAULT_COPIES = 2
 """Wanted copies of a new set: one can be lost."""
 
 _FOR_NOW = (ConfigError, NoPermission, NotAuthenticated)
-"""What a name server without elections or with another access file causes: a start fails, and a running set waits."""
+"""Errors of a name server without elections or with another access file: a start fails, and a running set waits."""
 _SET_ID_BITS = 62  # SQLite and msgpack store it as it is
 _LOG_SUFFIX = ".log"
 
@@ -74,7 +75,7 @@ class Membership:
     # --- the start ---------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Make or join the set, or take the place in it again; waits for the register as long as it takes.
+        """Create or join the set, or find its row again; waits for the register as long as necessary.
 
         A replica that is the master of the row afterwards has a new epoch.
 
@@ -117,11 +118,11 @@ class Membership:
         proposed = self._with_options(first if self._lease_ms is None else replace(first, lease_ms=self._lease_ms))
         made = await self._apply(lambda current, _: proposed if current is None else current)
         if made.set_id != known.set_id:
-            await self._make(made, known)  # another one was quicker
+            await self._make(made, known)  # another replica has created the set first
             return
         known = self._note(replace(known, register_id=made.register_id))
         if is_new:
-            self.row = made  # its making was this start
+            self.row = made  # creating the set counts as this start
         else:
             await self._start(known, made)
 
@@ -223,7 +224,7 @@ class Membership:
             self.wake()
 
     def wake(self) -> None:
-        """Let those look again who wait for a newer row: something else has changed that they need."""
+        """Wake the callers of `wait_changed`, because something else has changed that they depend on."""
         self._changed.set()
         self._changed = anyio.Event()
 

@@ -1,7 +1,7 @@
 """The requests of operators about a set, which every replica answers in every role: its state, and a handover.
 
-RocketMQ: GetReplicaInfo of the controller, which knows roles and the SyncStateSet. Here the replicas know more: how far
-each of them has come.
+RocketMQ: GetReplicaInfo of the controller, which knows roles and the SyncStateSet. The replicas here also report the
+log position of each of them.
 """
 
 from __future__ import annotations

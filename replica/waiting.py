@@ -1,4 +1,4 @@
-"""The server of a replica that is not the master: it sends clients to the master, and answers what operators ask.
+"""The server of a replica that is not the master: it sends clients to the master, and answers requests of operators.
 
 Every request that only a master may serve is refused with NOT_MASTER and the master's address, so that a client goes
 there at once. Health, the state of the set and the figures of this process are answered in every role.

@@ -7,8 +7,8 @@ RocketMQ: MessageDecoder. Properties are a text, `name \x01 value \x02` repeated
 
 It is written in its first version, with IPv4 hosts, because that is what every client reads.
 
-A broker here has no physical offsets that clients could use: `physical_offset` packs topic number, queue and offset
-into 63 bits, so it identifies the message, after a restart as well.
+A broker here has no physical offsets that clients could use: `physical_offset` packs topic id, queue and offset into 63
+bits, so it identifies the message, after a restart as well.
 
     >>> physical_offset(1, 2, 3), place_of(physical_offset(1, 2, 3))
     (562949953421315, (1, 2, 3))
@@ -156,7 +156,7 @@ def physical_offset(topic_id: int, queue_id: int, offset: int) -> int:
 
 
 def place_of(physical: int) -> tuple[int, int, int]:
-    """Topic number, queue id and offset of a physical offset."""
+    """Topic id, queue id and offset of a physical offset."""
     queue = physical >> _OFFSET_BITS
     return queue >> _QUEUE_BITS, queue & (1 << _QUEUE_BITS) - 1, physical & (1 << _OFFSET_BITS) - 1
 

@@ -1,19 +1,20 @@
 """One versioned assignment for each group whose members let the broker assign queues. Pure.
 
 Every member asks the same broker, the coordinator: the first by name of those that serve a topic of the group. The
-assignment depends on the members, on where the topics are, and on the previous owners; the coordinator learns all
-that from the members alone.
+assignment depends on the members, on where the topics are, and on the previous owners. The members report all of this
+to the coordinator.
 
-- **Routes.** Each member reports the queues of its topics. A queue that any of them reports counts: members that ask
-  different name servers cannot make the assignment go back and forth; as long as their reports differ, they are asked
-  to refresh their routes.
-- **Versions.** An assignment that differs from the one before has a greater version, also if another coordinator made
-  it: it starts from the wall clock, and above every version that members know. Members act on the newest only.
-- **Taking over.** A coordinator that has just started, or has become the first by name, knows no assignment; and one
-  that receives a newer version than its own has been replaced in between, and forgets its own. It assigns nothing until
-  every member has reported its last assignment, and continues from the newest of them. Members keep their queues. A
-  member that cannot report, because it is dead, is removed from the group when its session expires; until then no other
-  member could have its queues anyway.
+- **Routes.** Each member reports the queues of its topics. A queue that any of them reports is assigned, so members
+  that ask different name servers cannot make the assignment go back and forth. As long as their reports differ, they
+  are asked to refresh their routes.
+- **Versions.** An assignment that differs from the previous one has a greater version, also if another coordinator made
+  that one: versions start at the wall clock, and above every version that members report. Members act on the newest
+  version only.
+- **Taking over.** A coordinator that has just started, or has become the first by name, has no assignment. One that
+  receives a newer version than its own was replaced in between, and forgets its own. Such a coordinator assigns nothing
+  until every member has reported its last assignment, and continues from the newest of them. Members keep their queues.
+  A dead member cannot report; it is removed from the group when its session expires. Until then no other member could
+  have its queues anyway.
 
     A asks, knows nothing                    A is the only member   version 1000: A has everything
     B joins and asks                                                version 1001: B has half of it; notify A
@@ -90,7 +91,7 @@ class GroupAssignments:
     # --- modes -------------------------------------------------------------------------------------------------------
 
     def mode_of(self, group: str, topic: str) -> TopicMode:
-        """How a group gets messages of a topic: it pulls unless another mode was set, and retry topics always."""
+        """How a group gets messages of a topic: it pulls, unless another mode was set; it always pulls retry topics."""
         return self._modes.get(group, {}).get(topic, TopicMode(mode=RequestMode.PULL))
 
     def modes_of(self, group: str) -> dict[str, TopicMode]:
@@ -144,12 +145,12 @@ class GroupAssignments:
         members: Callable[[], Members],
         now_ms: int,
     ) -> QueryOutcome:
-        """Answer a member; `members` is called when `group_version` is another one than in the last query."""
+        """Answer a member; `members` is called when `group_version` differs from that of the last query."""
         state = self._groups.setdefault(group, _Group())
         if state.members_version != group_version:
             self._record_members(state, members(), group_version)
         if query.version > state.version > 0:
-            # Another coordinator has made assignments since: this one is old, and so are the members' reports to here.
+            # Another coordinator has made assignments since. So the assignment and the reports here are out of date.
             state.version, state.owners, state.assignments, state.stale = 0, {}, {}, True
             state.reports.clear()
             state.seen.clear()
@@ -188,7 +189,7 @@ class GroupAssignments:
         for client_id, report in reports:
             newest.update(dict.fromkeys(report.queues, client_id))
         if reports:
-            # A broker that was added after the modes were set learns them from the newest report.
+            # A broker that was added after the modes were set takes them from the newest report.
             known = self.modes_of(group)
             for topic, share in reports[-1][1].popped.items():
                 if topic not in known and self._n_modes < MAX_REQUEST_MODES:
@@ -197,7 +198,7 @@ class GroupAssignments:
         return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in reports)))
 
     def _renew(self, state: _Group, group: str, now_ms: int) -> int:
-        """Make the assignment again; it keeps its version if it stays the same. Returns how many queues it moves."""
+        """Compute the assignment again; its version rises only if it differs. Returns how many queues it moves."""
         topics = sorted({topic for topics in state.members.values() for topic in topics})
         queues_of = {topic: _queues(topic, state.seen.get(topic, {})) for topic in topics}
         popped = {

@@ -105,7 +105,7 @@ class Assignment(Feature):
         return Reply(answer, msgpack.packb(assignment.to_wire()))
 
     async def query_topic(self, connection: Connection, request: Command) -> Reply:
-        """The queues of one topic for a member; see `broker/assignment/topic_sharing.py`. Nothing is kept of it."""
+        """The queues of one topic for a member, computed without state; see `broker/assignment/topic_sharing.py`."""
         header = request.header
         group, client_id, topic = check_group(header["group"]), header["client_id"], check_topic(header["topic"])
         route = await self._topics.registration.route(topic)
@@ -142,7 +142,7 @@ class Assignment(Feature):
         core.barrier.respond_after_commit(connection, request)
 
     def assignment(self, connection: Connection, request: Command) -> Reply:
-        """The assignment of a group as it was made here last, and the modes of its topics."""
+        """The last assignment of a group that this broker has made, and the modes of its topics."""
         group = check_group(request.header["group"])
         version, assignments = self.assignments.assignments_of(group)
         modes = self.assignments.modes_of(group)

@@ -74,9 +74,9 @@ class MinCostFlow:
     def _path(self, source: int, surplus: list[int], distance: list[int], next_arc: list[int]) -> list[int]:
         """The arcs of a shortest path from the source to a node with a deficit; empty if no such path is found.
 
-        A node that leads nowhere is not tried again: its `next_arc` is at the end of its arcs. The search may leave a
-        node only because its arc led back to this path. It then misses a path, which the next round finds at the same
-        distance.
+        A dead end is not visited again: its `next_arc` is at the end of its arcs. The search may also treat a node as a
+        dead end because its only arc leads back to the current path. Then it misses a path; the next round finds that
+        path, at the same distance.
         """
         target, residual, cost = self._target, self._residual, self._cost
         path: list[int] = []

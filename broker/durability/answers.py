@@ -47,7 +47,7 @@ def answer(
 
 
 def answer_sends(sends: Sends, failure: RlabError | None) -> None:
-    """Answer sends with their offsets, or with the error of the write; with both if they are written all the same."""
+    """Answer sends with their offsets or the error of the write; with both if they are written despite the error."""
     if failure is not None:
         for connection, request, offset in sends:
             connection.respond_error(request, failure, None if failure.definite else offset)

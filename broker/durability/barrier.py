@@ -5,7 +5,7 @@ leave with one write each connection. An error of that write reaches every send 
 acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, together with what other iterations
 wrote (`broker/durability/group_commit.py`): the answers of an iteration leave later, together, in their order.
 
-Commits of offsets and leases do not depend on it: they go on while messages find no room.
+Commits of offsets and leases do not depend on the write to the log: they continue while the log is full.
 
 A broker that has other replicas answers only when these have the flush too (`replication.py`).
 """
@@ -129,7 +129,7 @@ class WriteBarrier:
         self.replication.begin(self._end)
 
     def _end(self, error: NotMaster) -> None:
-        """End all writes: this broker is not the master, and the log of the new one may differ from here on."""
+        """End all writes: this broker is no longer the master, and from here on the new master's log may differ."""
         logger.warning("nothing is written any more, because this broker is not the master: %s", error)
         self._commit_changes = lambda: error
 
@@ -234,7 +234,7 @@ class WriteBarrier:
         return None
 
     def _log_write_failures(self, failure: RlabError | None, *, has_written: bool) -> None:
-        """Say in the log once that writes fail, and once that they are done again."""
+        """Log once that writes fail, and once that they succeed again."""
         if failure is None and has_written:
             self._writes_fail = False
             logger.warning("messages and changes are stored again")
@@ -252,7 +252,7 @@ class WriteBarrier:
             self._fails = anyio.Event()
 
     async def wait_failing(self, patience_s: float) -> None:
-        """Wait until the disk has taken no write for this long, although there were some. Cancellation: harmless."""
+        """Wait until all writes have failed for this long, and there were some. Cancellation: harmless."""
         while True:
             await self._fails.wait()
             if self._failing_since is not None:

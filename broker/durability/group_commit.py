@@ -61,11 +61,11 @@ class GroupCommit:
             if self._job is None:
                 self._begin()
             else:
-                self._job.run()  # waits for the thread that does
+                self._job.run()  # blocks until the thread that runs the job has finished it
                 self._ended(self._job)
 
     def _gather(self) -> None:
-        """Begin, unless producers that will probably write again soon can still be waited for."""
+        """Begin a sync, unless it should still wait for producers that will probably write again soon."""
         if self._waiting_n >= self._expected_n or not self._last_sync_s:
             self._begin()
         elif self._gathering is None:

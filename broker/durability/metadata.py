@@ -72,7 +72,7 @@ class MetadataStore(MetadataFile):
 
     def change(self, row: tuple[object, ...], statement: Statement, *values: object) -> None:
         """Execute a statement for a row (table, primary key) with the next commit; of two for a row the newer one."""
-        # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
+        # The change goes to the end, and not to the place of the earlier one: its topic may have been deleted since.
         self._pending.pop(row, None)
         self._pending[row] = (statement, values)
 

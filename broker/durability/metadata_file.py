@@ -37,9 +37,9 @@ _CHECKPOINT_PAGES = 4_000
 its own 1,000, a group that pops at full speed would stand still four times as often."""
 
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises about a damaged file; the second if its own message quotes a damaged name."""
+"""Errors of SQLite for a damaged file; the second occurs if its own message quotes a damaged name."""
 _DAMAGES = (*_UNREADABLE, InvalidParameter, SystemError_, ValueError, TypeError, LookupError, msgpack.UnpackException)
-"""What a feature raises that loads a damaged row: another type, no msgpack, a name that is not legal or not there."""
+"""Errors of a feature that loads a damaged row: a wrong type, no msgpack, a name that is not legal or not known."""
 
 _SCHEMA = "create table if not exists numbers (name text primary key, value integer not null);"
 

@@ -1,4 +1,4 @@
-"""Flushes that wait until other replicas have them: in their order they are shown to readers, then answered.
+"""Holds back flushes until other replicas have them; then, in order, shows them to readers and answers their requests.
 
 A flush is done when it is committed by the replicator and, with `FlushMode.SYNC`, synced here as well; the two run side
 by side. The first that is not done holds back the ones behind it:

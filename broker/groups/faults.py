@@ -1,4 +1,4 @@
-"""Faults of the live connections of a broker: the process behind each, and the events that record faults.
+"""Fault injection into the live connections of a broker, with the client behind each, and the events that record it.
 
 Only for test clusters: nothing on the wire reaches this.
 """
@@ -44,7 +44,7 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
 
 
 class BrokerFaults:
-    """What a broker that is a child process does with the orders of its parent.
+    """Carries out the orders of the parent process of a broker in a test cluster.
 
     Args:
         store_trace: writes the events to the broker's trace, or nothing where it keeps none.
@@ -59,11 +59,11 @@ class BrokerFaults:
         self._store_trace = store_trace
 
     def hook(self, rng: Random) -> FaultHook:
-        """What makes the faults of its connections."""
+        """The hook that injects the faults into its connections."""
         return faults_of(self._server, self._groups, self._events, rng)
 
     def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
-        """Record a fault that is done to a process of the cluster; returns the id of the event."""
+        """Record a fault of a process of the cluster; returns the id of the event."""
         event = self._events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
         # At once, because the process may be this one, and be killed next.
         self._store_trace()

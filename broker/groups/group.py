@@ -1,6 +1,6 @@
 """One consumer group as a broker knows it: its members, its version, and their heartbeat data. Pure.
 
-RocketMQ: ConsumerGroupInfo, ClientChannelInfo. What changes them is `broker/groups/table.py`.
+RocketMQ: ConsumerGroupInfo, ClientChannelInfo. `broker/groups/table.py` changes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from model.subscription import SubscriptionData
 NEVER = float("inf")
 _FEW_JOINS = 8
 RESTORED = -1
-"""Connection key of a member that an earlier run of the broker knew and that has not come back yet."""
+"""Connection key of a member that an earlier run of the broker has stored and that has not reconnected yet."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Member:
 
     client_id: str
     connection: int  # key of the connection that its last heartbeat came over
-    data: ConsumerData  # that heartbeat's
+    data: ConsumerData  # from its last heartbeat
     subscriptions: dict[str, SubscriptionData]
     expires_at: float  # loop time in seconds; moved by every heartbeat and every pull under a lease
     grace_ends_at: float = NEVER  # end of the grace period since its connection closed; NEVER while it is connected
@@ -147,7 +147,7 @@ class ConsumerGroupInfo:
         copies: dict[str, int] = {}
         everything: tuple[str, ...] = ()
         if self.shared_topics is not None:
-            # RocketMQ lists every member of the group, for each topic that anybody asks about.
+            # RocketMQ lists every member of the group, for each topic that a client asks about.
             everything = tuple(sorted({topic for member in self.members.values() for topic in member.subscriptions}))
         for key in sorted(self.members):
             member = self.members[key]

@@ -90,7 +90,7 @@ class GroupHandlers(Feature):
         return Reply(answer)
 
     def _heartbeat_of(self, connection: Connection, request: Command) -> HeartbeatData | None:
-        """The heartbeat of a request, or of the last one if only its fingerprint has come; None if that is another."""
+        """The heartbeat of a request, or the last one if it sends only a fingerprint; None if that does not match."""
         fingerprint = request.header.get("fingerprint")
         if request.body or fingerprint is None:
             return HeartbeatData.from_wire(unpacked(request.body))
@@ -211,8 +211,8 @@ class GroupHandlers(Feature):
         The answer follows once that is stored.
 
         RocketMQ: AdminBrokerProcessor.deleteSubscriptionGroup, which deletes the settings of a group even while it
-        consumes, and its offsets only if asked. Here it is refused while there are members: they would go on, commit,
-        and be a group again with half of its past gone.
+        consumes, and its offsets only if asked. Here it is refused while there are members: they would continue to
+        commit, and so create the group again with only a part of its offsets.
         """
         core, group, cause = self._core, check_group(request.header["group"]), request.header.get("cause") or ""
         if not core.features.has_group_data(group):
@@ -228,7 +228,7 @@ class GroupHandlers(Feature):
             )
         core.features.group_deleted(group, cause)
         if self._topics.table.get(retry_topic(group)) is not None:
-            # The next group of this name must not get what this one has failed on.
+            # A later group of this name must not get the failed messages of this one.
             self._topics.delete(retry_topic(group), cause)
         logger.info("broker %s: group %r was deleted", core.name, group)
         core.barrier.respond_after_commit(connection, request)

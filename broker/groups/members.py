@@ -97,7 +97,7 @@ class Groups(Feature):
         self._epochs.put(data.group, client_id, epoch)
 
     def belongs_to(self, group: str, client_id: str, connection: Connection) -> None:
-        """A member has sent a heartbeat over this connection, so it is that of the connection's owner."""
+        """Record that a member belongs to the owner of the connection over which its heartbeat arrived."""
         self._owners.joined(group, client_id, connection.owner)
 
     def owner_of(self, name: str) -> str | None:
@@ -105,7 +105,7 @@ class Groups(Feature):
         return self._owners.owner_of(name)
 
     def save_sharer(self, info: ConsumerGroupInfo) -> None:
-        """Store whose group this is, if it is anybody's."""
+        """Store the sharer of a group, if it has one."""
         if info.sharer:
             self._sharers.put(info.group, info.sharer)
 
@@ -135,7 +135,7 @@ class Groups(Feature):
         self.watch.report_disagreement(info, cause)
 
     def record_producer_groups(self, client: Client) -> None:
-        """Record from a heartbeat which groups of producers are behind a connection."""
+        """Record the producer groups in a heartbeat of a connection."""
         number = client.connection.number
         known = self.clients.get(number)
         self.clients[number] = client
@@ -148,7 +148,7 @@ class Groups(Feature):
                 self._core.features.producer_joined(group)
 
     def forget_heartbeat(self, connection: Connection) -> None:
-        """Keep nothing of a heartbeat but who sent it: it was refused, so it may not come as a fingerprint alone."""
+        """Forget a refused heartbeat, but not its sender: the next one must be complete, not a fingerprint alone."""
         number = connection.number
         self.clients[number] = self.clients[number]._replace(heartbeat=None, fingerprint=None)
 
@@ -182,7 +182,7 @@ class Groups(Feature):
             self._core.driver.wake_by(self.table.next_deadline())
 
     def rights_changed(self, rights: CurrentRights) -> None:
-        """Remove the members whose user may not be one any more, and the producers that may not answer checks.
+        """Remove members whose user has lost the right to the group, and producers that may no longer answer checks.
 
         A client may send the fingerprint of its last heartbeat alone, which takes no right: that is forgotten, too.
         """

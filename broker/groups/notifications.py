@@ -48,7 +48,7 @@ class Notifications:
         self._base_window_s = window_s
 
     def schedule(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
-        """A group has changed; `joined` says that a member joined, and nothing else."""
+        """Schedule a notification of a group that has changed; `joined` if a member joined and nothing else changed."""
         self._forget_earliest(info)
         if info.notify_at == NEVER:
             info.pending_since, info.pending_joins_only = now, True
@@ -90,7 +90,7 @@ class Notifications:
         return self._earliest
 
     def _forget_earliest(self, info: ConsumerGroupInfo) -> None:
-        """A time is about to change: if it is the earliest, another one may be."""
+        """Forget the earliest time if it is that of this group, whose time is about to change."""
         if info.notify_at == self._earliest:
             self._earliest = None
 

@@ -14,7 +14,7 @@ class LeaveReason(StrEnum):
     UNREGISTER = "unregister"
     CLOSE = "close"
     EXPIRY = "expiry"
-    RIGHT = "right"  # its user has lost one, to the group or to a topic that it subscribes to
+    RIGHT = "right"  # its user has lost the right to the group or to a topic that it subscribes to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""The users of members: whose a client id is, for as long as it is a member of some group.
+"""Stores which user owns a client id, for as long as the client is a member of some group.
 
-A member belongs to the user that sent its heartbeats. The gate asks for that before it gives the client id to anybody
-else, also after a restart of the broker, and a member whose user loses a right leaves its group. Without access control
-nothing is kept.
+A member belongs to the user that sent its heartbeats. Before another user may use the client id, the gate asks here for
+its owner, also after a restart of the broker. A member whose user loses a right leaves its group. Without access
+control nothing is kept.
 """
 
 from __future__ import annotations

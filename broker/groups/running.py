@@ -1,9 +1,9 @@
 """Requests of operators that a broker relays to a member: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
 
-Clients of RocketMQ answer both: with their queues, the messages fetched of each, rates and options; and with the
-result of their listener for a message that it gets at once, whatever the offsets of the group are. The broker relays
-the answer byte for byte, without decoding it. Members of this project get no such request: their state at the broker is
-in GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest is in the trace.
+Clients of RocketMQ answer the first with their queues, the messages fetched of each, rates and options. For the second
+they give one message to their listener, whatever the offsets of the group are, and answer with its result. The broker
+relays the answer byte for byte, without decoding it. Members of this project get no such request: their state at the
+broker is in GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest is in the trace.
 
 RocketMQ: AdminBrokerProcessor.callConsumer.
 """

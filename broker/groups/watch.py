@@ -2,8 +2,8 @@
 
 A report is an event, a line in the broker's log, and a warning in the answers to the members' heartbeats, which they
 log (`client/instance/heartbeats.py`). It is made once for each change, and not once for each heartbeat; so it names the
-members that were on each side at that moment. A group that changes all the time is reported so often in a minute, and
-as it is then with the first heartbeat after it.
+members that were on each side at that moment. If a group changes all the time, reports are limited to a number per
+minute; the first heartbeat after that minute reports the state that the group has then.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class Leases(Feature):
         return {"offset": first, "n": 0 if detail == "reset" else max(0, served - first)}
 
     def is_wanted_by(self, group: str, client_id: str, topic: str) -> bool:
-        """Whether a member that was refused a queue still wants its lease: its group may have switched to POP."""
+        """Whether a member that was refused a queue still needs its lease: its group may have switched to POP."""
         member = self._groups.table.find(group, client_id)
         if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
             return False
@@ -295,7 +295,7 @@ class Leases(Feature):
         self._store_all(now)
 
     def close(self) -> None:
-        """Store every commit: the broker stops."""
+        """Store every commit, because the broker stops."""
         self._store_all(float("inf"))
 
     def _store_all(self, now: float) -> None:

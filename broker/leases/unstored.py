@@ -8,7 +8,7 @@ twice. A broker that stops stores all of them, and the end of a lease stores the
     add((g, t, 0), "A", now=10.0) -> 11.0     due for all that follow
     add((g, t, 0), "A", now=10.2) -> 11.0     one row for both
     add((g, t, 1), "B", now=10.9) -> 11.0
-    take(11.0) -> {(g, t, 0): "A", (g, t, 1): "B"}
+    remove_due(11.0) -> {(g, t, 0): "A", (g, t, 1): "B"}
 
 RocketMQ stores the offsets of all groups every 5 s (flushConsumerOffsetInterval).
 """

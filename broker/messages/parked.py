@@ -7,9 +7,9 @@ and its queue. A pull waits at one place; a pop that also wants the retry topic 
 
     park(pull of orders:0)                     at orders/0
     park(pop of orders by group billing)       at orders/(billing, any), %RETRY%billing/(billing, any)
-    take_all("orders", 0)                      a message arrived: the pull runs again, and may be parked again
-    first("orders", (billing, any))            the pop that has waited longest; only one that gets messages is taken,
-                                               so a thousand idle consumers cost one look
+    remove_place("orders", 0)                  a message arrived: the pull runs again, and may be parked again
+    first("orders", (billing, any))            the pop that has waited longest; it is removed only once it gets
+                                               messages, so a thousand idle consumers cost one look-up
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Parked(Generic[Conn]):
         deadline: float,
         sharer: Sharer = NO_SHARER,
     ) -> None:
-        self.connection = connection  # any hashable value will do
+        self.connection = connection  # any hashable value
         self.request = request
         self.places = places  # where it waits, one or several
         self.deadline = deadline  # loop time in seconds at which it is answered without a message

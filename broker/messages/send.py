@@ -108,7 +108,7 @@ class Sends(Feature):
 
 
 def _nothing(failure: RlabError | None) -> None:
-    """The request is answered once, and each of its queues has something new to read."""
+    """Do nothing: the request is answered once, but `after_append` is called for each of its queues."""
 
 
 def _check_topics(topic: str, entry: TopicEntry, payloads: list[bytes]) -> None:

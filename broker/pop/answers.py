@@ -1,4 +1,4 @@
-"""PopAnswers: answers pops once their deliveries are stored, and gives back what no client takes.
+"""PopAnswers: answers pops once their deliveries are stored, and returns messages whose client is gone.
 
 A delivery is stored before its answer leaves. If it cannot be stored, or the client closes its connection or cancels
 the pop before that, the next pop gets the messages at once, and the delivery is not counted.
@@ -47,7 +47,7 @@ class PopAnswers:
         self._store.compact_if_long(self._ledger, self._times())
 
     def cancel(self, connection: Connection, cancel: Command) -> bool:
-        """Give back what the named pops are about to be answered with; whether there are any."""
+        """Return the messages of the named pops whose answers wait; returns whether there are such pops."""
         named = [at for at, pop in self._waiting.items() if at[0] is connection and is_named(pop, cancel)]
         self._cancelled.update(named)
         return bool(named)
@@ -62,7 +62,7 @@ class PopAnswers:
         if failure is None and not connection.closed and not is_cancelled:
             connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
             return
-        # No client has them: the next pop must not wait until their invisible time has expired.
+        # No client has these messages: the next pop must not wait until their invisible time has expired.
         times = self._times()
         for batch in batches:
             # A reset may have replaced the window while the delivery was being stored; a new one does not have it.

@@ -236,7 +236,7 @@ class PopDelivery:
     def _read_new(
         self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, max_n: int, max_bytes: int
     ) -> tuple[bytes, Sequence[int], int, bool]:
-        """(records, their offsets, where to go on, whether there is more to look through) of new messages."""
+        """(records, their offsets, the next offset to read, whether more must be searched) of new messages."""
         window, queue_id = queue.window, queue.key.queue_id
         upto = window.next_offset
         max_n = min(max_n, window.room)
@@ -264,7 +264,7 @@ class PopDelivery:
         self._ledger.skip(queue, offsets)
         if moved is not None:
             self._report_moved(pop, queue, *moved)
-        # No parked pop is woken: this one goes on in the same queue, and must find it as it was.
+        # No parked pop is woken, because this pop continues in the same queue, whose state must not change in between.
         self.commit(queue.key, queue.window.committed)
 
     def _report_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:

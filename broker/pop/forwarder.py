@@ -130,7 +130,7 @@ class PopForwarder:
         return target.config.topic, target_queue
 
     def _delivered_before(self, queue: GroupQueue, offsets: Sequence[int]) -> dict[int, int]:
-        """How often messages of a retry topic were delivered before they came there."""
+        """How often messages of a retry topic were delivered before they were moved to it."""
         entry = self._topics.table.get(queue.key.topic)
         if entry is None or not is_retry_topic(queue.key.topic):
             return {}

@@ -98,8 +98,8 @@ class PopHandles:
     def keep(self, connection: Connection, request: Command) -> None:
         """Extend the invisible time of batches while their client is connected: it has received them.
 
-        Not from the pop on, because an answer may be lost, or come after the client's time for it is over: its messages
-        would be extended for hours, and no consumer would have them.
+        Messages are not extended from the pop on, because its answer may be lost, or arrive after the client's timeout:
+        then messages that no consumer has would stay invisible for hours.
         """
         group, client_id = request.header["group"], request.header["client_id"]
         for topic, queue_id, token in rows_of(request):

@@ -158,7 +158,7 @@ class PopLedger:
         return [self.queues[key] for key in sorted(key for key in self.queues if key.topic == topic)]
 
     def _forget_idle(self) -> None:
-        # A window without unacknowledged messages says no more than the committed offset.
+        # A window without unacknowledged messages has no more information than the committed offset.
         for queue in [one for one in self.queues.values() if one.window.is_idle and not one.waiters]:
             self.forget(queue)
 

@@ -173,7 +173,7 @@ class Pop(Feature):
         self._core.driver.wake_by(parked.deadline)
 
     def cancel(self, connection: Connection, request: Command) -> Reply:
-        """Let one pop of the same connection and member, or all of them, get nothing: their client waits no longer."""
+        """Cancel one pop of the same connection and member, or all of them, because their client no longer waits."""
         held = [parked for parked in self._parked.of_connection(connection) if is_named(parked.request, request)]
         self._answer_nothing(held)
         is_cancelled = self._answers.cancel(connection, request)
@@ -189,7 +189,7 @@ class Pop(Feature):
     # --- waking parked pops ------------------------------------------------------------------------------------------
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Look for parked pops that may get messages of this queue: there is something new, or its lease is free."""
+        """Run the parked pops that may get messages of this queue: it has new messages, or its lease is free."""
         for group in dict.fromkeys(group for group, _ in self._parked.keys(topic)):
             self._wake(PopKey(group, topic, queue_id))
 
@@ -273,7 +273,7 @@ class Pop(Feature):
         self._changed(queue)  # some of its messages may not have been there any more
 
     def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
-        """As long as the group has unacknowledged messages of a queue, POP alone moves its committed offset."""
+        """Refuse commits while the group has unacknowledged messages of a queue: then POP alone moves its offset."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
         if popped is None or popped.window.is_idle or Quirk.OFFSETS_GO_BACK in self._core.quirks:
             return None
@@ -298,7 +298,7 @@ class Pop(Feature):
     # --- what happens elsewhere --------------------------------------------------------------------------------------
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """Deliver again from queues that drained for this member alone, and extend none of its messages any more."""
+        """Deliver again from queues that drained for this member alone, and stop extending its messages."""
         self._renewals.member_left(group, client_id)
         for queue in [queue for queue in self._draining if queue.key.group == group]:
             if not self._forwarder.is_draining(queue):
@@ -313,7 +313,7 @@ class Pop(Feature):
         self._renewals.end(group, client_id)
 
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
-        """Deliver the messages again that are extended while their client is connected: the old process has gone."""
+        """Make the extended messages of the old process visible, because it has ended."""
         self._renewals.end(group, client_id)
 
     def connection_closed(self, connection: Connection) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from broker.pop.ledger import GroupQueue
 
 _TOKENS_AT_A_TIME = 64
-"""The system's generator takes longer to ask than to answer."""
+"""Numbers are drawn in blocks: a call of the system's generator costs more than the numbers that it returns."""
 
 
 class Tokens:

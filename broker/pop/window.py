@@ -54,7 +54,7 @@ class PopBatch:
     since: float  # when they were delivered
     visible_at: float
     offsets: Sequence[int]  # ascending; some may be acknowledged, or extended under another token
-    left: int  # how many are neither
+    left: int  # how many of them are neither acknowledged nor extended
     renew_s: float = 0.0  # the time by which it is extended again and again while its client is connected; 0 for never
 
 
@@ -385,7 +385,7 @@ class PopWindow:
     def _move_committed(self) -> None:
         tokens, done = self._tokens, self.committed - self._base
         while done < len(tokens) and not tokens[done]:
-            # The zeros of a stretch are counted as bytes: some may be the first bytes of a token, but never eight.
+            # Zero bytes are counted, not zero tokens: some may be the first bytes of a token, but never eight in a row.
             stretch = tokens[done : done + _STRETCH].tobytes()
             done += (len(stretch) - len(stretch.lstrip(b"\0"))) // 8
         self.committed = self._base + done

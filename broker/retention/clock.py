@@ -43,7 +43,7 @@ class WallClock:
         """Compare the wall clock with one that cannot be set, both in milliseconds.
 
         Returns:
-            How far the wall clock has jumped since the last look: 0 mostly, negative if it was set back.
+            How far the wall clock has jumped since the last check: 0 mostly, negative if it was set back.
         """
         assert self._seen is not None, "not started"
         seen_ms, seen_elapsed_ms = self._seen

@@ -122,7 +122,7 @@ class Retention(Feature):
         return self._look_at
 
     def expire(self, now: float) -> None:
-        """Delete what may be deleted when it is time, or when a segment was finished since the last look."""
+        """Delete the segments of the plan, when a check is due or a segment was finished since the last check."""
         if now < self._look_at:
             return
         self._look_at = now + RETENTION_CHECK_S
@@ -155,7 +155,7 @@ class Retention(Feature):
             self._trim(plan, spans)
 
     def _needed_by_features(self) -> dict[LogKey, int]:
-        """Queue -> first offset of what the broker itself has still to do."""
+        """Queue -> first offset that the broker itself still needs."""
         waiting_from, written = self._noted
         now = self._core.features.needed_from()
         if self._store.settled_position >= written:
@@ -165,7 +165,7 @@ class Retention(Feature):
         return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in {**now, **earlier}.items()}
 
     def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, Need | None]:
-        """Log position from which on groups need it, and who does."""
+        """Log position of the oldest segment that a group needs, and that group."""
         before = soft_end(spans, now_ms, self._options)
         if before == spans[0].base_position:
             return spans[-1].end_position, None
@@ -182,7 +182,7 @@ class Retention(Feature):
     def _first_needed(
         self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int
     ) -> tuple[int, LogKey | None]:
-        """Log position from which on the broker itself needs it, and the queue for which it does."""
+        """Log position of the oldest segment that the broker itself needs, and the queue for which it does."""
         try:
             first = self._store.first_needed(needs, before)
         except StoreError as error:
@@ -191,7 +191,7 @@ class Retention(Feature):
         return (spans[-1].end_position, None) if first is None else first
 
     def _held(self, plan: TrimPlan, wanted: TrimPlan, need: Need | None, kept: LogKey | None) -> Held:
-        """What holds back segments that would be deleted: the broker itself before a group, as it holds back more."""
+        """The holder of segments that would be deleted; the broker before a group, because it holds back more."""
         if plan.to_position < wanted.to_position:
             found = None if kept is None else self._core.features.needed_message(kept)
             if found is not None:
@@ -206,7 +206,7 @@ class Retention(Feature):
         return NOTHING_HELD
 
     def _report(self) -> None:
-        """Log once who holds back segments that would be deleted: nothing else shows why a disk fills."""
+        """Log each holder of segments that would be deleted, once: nothing else shows why a disk fills."""
         held = self.held
         if not held.segments:
             self._reported.clear()

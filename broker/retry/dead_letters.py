@@ -93,7 +93,7 @@ class DeadLetters(Feature):
         return {RequestCode.MARK_DEAD_LETTERS: self.mark}
 
     def mark(self, connection: Connection, request: Command) -> None:
-        """Mark messages, or none to ask only, and return all marks; the answer follows once they are stored."""
+        """Mark messages, without any only read the marks, and return all marks; answers once they are stored."""
         core, header = self._core, request.header
         topic, queue_id = dlq_topic(check_group(header["group"])), header["queue_id"]
         entry = self._topics.existing(topic)
@@ -112,7 +112,7 @@ class DeadLetters(Feature):
         core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(marks.above))
 
     def topic_deleted(self, topic: str, cause: str) -> None:
-        """Forget the marks of a topic: if it is made again, it begins without any."""
+        """Forget the marks of a topic: a later topic of the same name begins without marks."""
         for key in [key for key in self._resent if key[0] == topic]:
             del self._resent[key]
         self._rows.delete_where("topic", topic)

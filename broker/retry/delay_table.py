@@ -26,7 +26,7 @@ from model.limits import MAX_DELAY_MARKS, MAX_DELAYED_MESSAGES, MAX_DELAYED_SEND
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 _AT_ONCE = 0
-"""The due time of a message that is let go."""
+"""The due time of a message that is dropped."""
 _SLACK = 1_000
 """Entries of finished messages, before the lists are rebuilt."""
 
@@ -42,7 +42,7 @@ NOTHING_DONE = LowWater(0, 0)
 
 
 class Sharing(NamedTuple):
-    """Whose a delayed message is, by the number of the sharer, and whether it is a failed one that is tried again."""
+    """The number of the sharer of a delayed message, and whether the message is a retry of a failed one."""
 
     sharer: int
     is_retry: bool
@@ -52,7 +52,7 @@ UNSHARED = Sharing(0, False)
 
 
 class DelayedEntry(NamedTuple):
-    """A message that waits; the topic is None if it was deleted, and the message goes with it."""
+    """A message that waits; `topic` is None if the topic was deleted, and then the message is dropped."""
 
     topic: str | None
     sharing: Sharing
@@ -60,7 +60,7 @@ class DelayedEntry(NamedTuple):
 
 @lru_cache(4_096)
 def _waiting_for(topic: str | None, sharing: Sharing) -> DelayedEntry:
-    """One object for all messages that are alike, because there are a million of them."""
+    """One shared object for equal entries: there may be a million of them."""
     return DelayedEntry(topic, sharing)
 
 
@@ -125,7 +125,7 @@ class DelayTable:
             self._sends.remove(sharing.sharer)
 
     def add(self, offset: int, due_ms: int, topic: str | None, sharing: Sharing = UNSHARED) -> None:
-        """Add a delayed message; offsets come in ascending order. Without a topic it is due at once, to be let go."""
+        """Add a delayed message; offsets come in ascending order. Without a topic it is due at once, and dropped."""
         self.hold(sharing)
         self._pending[offset] = _waiting_for(topic, sharing)
         self._order.append(offset)
@@ -133,15 +133,15 @@ class DelayTable:
         self._end = self._end._replace(delayed=offset + 1)
 
     def topic_of(self, offset: int) -> str | None:
-        """The topic that a pending message is delivered to; None if it was deleted, and the message goes with it."""
+        """The topic that a pending message is delivered to; None if it was deleted, and the message is dropped."""
         return self._pending[offset].topic
 
     def sharing_of(self, offset: int) -> Sharing:
-        """Whose a pending message is."""
+        """The sharer of a pending message, and whether the message is a retry."""
         return self._pending[offset].sharing
 
     def delete_topic(self, topic: str) -> int:
-        """Let the messages for a topic be due at once, without a topic; returns how many there are."""
+        """Make the messages for a topic due at once, without a topic; returns how many there are."""
         gone = [offset for offset, waiting in self._pending.items() if waiting.topic == topic]
         for offset in gone:
             self._pending[offset] = _waiting_for(None, self.sharing_of(offset))

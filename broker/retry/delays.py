@@ -5,12 +5,12 @@ message, and a delay is any number of milliseconds. Delayed messages are stored 
 SCHEDULE_TOPIC): queue 0 holds the messages, queue 1 a mark for each that was delivered. A delivery and its mark are
 written together, so a crash between them can only deliver a message twice, never lose it.
 
-A message whose topic is deleted goes with it: a mark names it at once, so it neither keeps the log until it is due, nor
-comes to a topic that is created again under that name. Beyond the hard limit of the log, messages that wait are copied
-to its end, with a mark for the original, so that one that waits for weeks does not keep everything behind it.
+A message whose topic is deleted is dropped: a mark names it at once. So it neither keeps the log until it is due, nor
+is delivered to a later topic of the same name. Beyond the hard limit of the log, messages that wait are copied to its
+end, with a mark for the original, so that a message with a delay of weeks does not keep the whole log behind it.
 
-A clock that is set back makes no delay longer: the messages that wait are due as much earlier. One that is set ahead
-makes them due.
+If the wall clock is set back, no delay becomes longer: the due times of the waiting messages are moved back by as much.
+If it is set ahead, messages become due earlier.
 
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
     mark             msgpack [offset of the delayed message], or of several that went with their topic
@@ -120,7 +120,7 @@ class Delays(Feature):
     # --- deleted topics ----------------------------------------------------------------------------------------------
 
     def topic_deleted(self, topic: str, cause: str) -> None:
-        """Let the messages that wait for a topic go with it, some at a time, beginning now."""
+        """Drop the messages that wait for a deleted topic, some at a time, beginning now."""
         if n := self._table.delete_topic(topic):
             text = "broker %s: %d delayed messages for topic %r are dropped: the topic was deleted"
             logger.warning(text, self._core.name, n, topic)
@@ -257,7 +257,7 @@ class Delays(Feature):
         return self._core.clock_ms() - self._core.loop.time() * 1000
 
     def _check_clock(self) -> None:
-        """Notice that the clock was set back, before a message is added whose time is one of the new clock."""
+        """Correct the due times if the clock was set back, before a message is added with a time of the new clock."""
         before, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
         if self._clock_ahead_ms < before - CLOCK_JUMP_MS:
             self._table.shift(int(self._clock_ahead_ms - before))
@@ -316,8 +316,8 @@ class Delays(Feature):
     def _recover(self, low: LowWater, *, topics_are_complete: bool) -> None:
         """Find the messages still to be delivered: those from the low water on that have no mark.
 
-        With `topics_are_complete`, a topic that is not there was deleted, perhaps just before a crash, so they go with
-        it.
+        With `topics_are_complete`, an unknown topic was deleted, perhaps just before a crash, so its messages are
+        dropped.
         """
         now_ms = int(self._core.clock_ms())
         expected = max(low.delayed, self._store.min_offset(self._topic_id, DELAYED))
@@ -343,7 +343,7 @@ class Delays(Feature):
         self._lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def close(self) -> None:
-        """Store from where on a restart has to look."""
+        """Store the offsets from which a restart has to read."""
         self._save(self._table.low_water())
 
     def _save(self, low: LowWater) -> None:

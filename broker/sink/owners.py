@@ -1,7 +1,8 @@
-"""The users of queries that write through a sink: only its user stages, commits and drops the batches of a query.
+"""Stores which user owns a query that writes through a sink; only that user stages, commits and drops its batches.
 
-Whose a query is, is stored for as long as the broker may remember its last batch: a batch that another user commits
-would count as published, and the query's own one would be dropped. Without access control nothing is kept.
+The owner is stored for as long as the broker may remember the last batch of the query. Otherwise a batch that another
+user commits would count as published, and the query's own batch would be dropped. Without access control nothing is
+kept.
 
     used("q", "user etl")    q is etl's from now on, over restarts of the broker
     owner_of("query q")   -> "user etl"
@@ -43,7 +44,7 @@ class QueryOwners:
         return self._owners[name][1] if name in self._owners else None
 
     def used(self, query_id: str, owner: str) -> None:
-        """An owner, whom the gate has let through, uses a query; stored with the next commit."""
+        """Record that a user, which the gate has admitted, uses a query; stored with the next commit."""
         name, now_ms = query_name(query_id), int(self._clock_ms())
         known = self._owners.get(name)
         if not self._is_kept or (known is not None and known[1] == owner and now_ms < known[2] + _RECORD_INTERVAL_MS):

@@ -102,7 +102,7 @@ class StageTable:
         self._staged.remove(sharer)
 
     def is_of(self, query_id: str, sharer: int) -> None:
-        """Record whose query this is: of the one who staged something of it first, until it is forgotten."""
+        """Record the sharer of a query: the first that staged messages of it, until the query is forgotten."""
         if sharer and query_id not in self._sharers:
             self._sharers[query_id] = sharer
             self._queries.add(sharer)
@@ -112,7 +112,7 @@ class StageTable:
         return self._sharers.get(query_id, 0)
 
     def forget_unused(self) -> list[str]:
-        """Forget whose queries those are that have nothing staged and no last batch any more; returns their ids."""
+        """Forget the sharers of queries without staged messages and without a last batch; returns these queries."""
         used = self._last.keys() | {attempt.query_id for attempt in self._chunks}
         gone = [query_id for query_id in self._sharers if query_id not in used]
         for query_id in gone:

@@ -79,12 +79,12 @@ class SinkStore:
         yield from self._sharers.rows()
 
     def save_sharer(self, query_id: str, sharer: int) -> None:
-        """Store whose query this is, if it is anybody's."""
+        """Store the sharer of a query, if it has one."""
         if sharer:
             self._sharers.put(query_id, sharer)
 
     def delete_sharer(self, query_id: str) -> None:
-        """Forget whose query this was."""
+        """Delete the stored sharer of a query."""
         self._sharers.delete(query_id)
 
     def save_chunk(self, attempt: Attempt, chunk: Chunk) -> None:

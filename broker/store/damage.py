@@ -1,8 +1,8 @@
 """Remembers which offsets of which queue are damaged or missing: readers skip them, the broker reports them. Pure.
 
-note("0.log", (1, 0), 5, 7)     the queue 0 of topic 1 has lost the messages 5 and 6, which were in 0.log
+add("0.log", (1, 0), 5, 7)      queue 0 of topic 1 has lost the messages 5 and 6, which were in 0.log
 count((1, 0), 6, 20)            1: of the messages 6 to 19, one is lost
-take_new()                      the damage noted since the last call, once
+collect_new()                   the damage added since the last call, once
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from broker.store.segments.index import LogKey
 
 MAX_RANGES = 10_000
-"""Ranges that are remembered; more are only counted. A disk that bad is to be replaced, not listed."""
+"""Ranges that are remembered; more are only counted. A disk with so much damage has to be replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

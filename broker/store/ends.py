@@ -49,13 +49,13 @@ _pack_block = _BLOCK.pack
 
 @dataclass(slots=True, kw_only=True)
 class KnownEnds:
-    """What the file says."""
+    """The content of the file."""
 
     min_position: int = 0  # log position of the oldest byte
     position: int = 0  # log position after the newest byte that a reader may see
     firsts: dict[LogKey, int] = field(default_factory=dict)  # oldest offset of each queue
     ends: dict[LogKey, int] = field(default_factory=dict)  # offset after the newest message of each queue
-    flaw: str = ""  # why it does not say all; "" if it does
+    flaw: str = ""  # why the file is not complete; "" if it is
 
 
 def decode_ends(data: bytes) -> KnownEnds:
@@ -161,8 +161,8 @@ class EndsFile:
     def append_first(self, min_position: int, firsts: Mapping[LogKey, int]) -> None:
         """Append where the log begins once its oldest segments are removed, and make that durable.
 
-        Otherwise a loss of power could keep the removal and not the note of it, and the next start would miss files
-        that were removed on purpose. On a full disk the removal goes on all the same: it makes the room for the note.
+        Otherwise a loss of power could keep the removal and not its block, and the next start would report the removed
+        files as lost. On a full disk the removal goes on all the same, because it makes room for the block.
         """
         self._append(_block(_FIRSTS, min_position, ((*key, first) for key, first in firsts.items())))
         if self._fd is not None:

@@ -27,7 +27,7 @@ from broker.store.segments.segment import Segment
 
 _GENERATIONS = 32
 RECORD_OVERHEAD_BYTES = 48
-"""What a record in memory costs beyond its bytes: the object's header, its slot in the list, rounding."""
+"""Memory of a record beyond its bytes: the object's header, its slot in the list, rounding."""
 
 
 class QueueState:

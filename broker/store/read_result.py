@@ -1,4 +1,4 @@
-"""The answers of the store. Apart from the reader, because decisions that are pure take them. Pure."""
+"""The results of reads and the state of a store. They are not in the reader, because pure modules need them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads all that is stored of a queue, as a feature does that starts again."""
+"""Reads all stored records of a queue: a feature rebuilds its state from them after a restart."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Recovery:
     """One opening of a log; `run` fills in the offsets of each queue, and the time of the newest record (0: none)."""
 
     def __init__(self, log: CommitLog, damage: DamageLog, known: KnownEnds | None) -> None:
-        """`known` is what the file of ends says; None without one."""
+        """`known` is the content of the file of ends; None without one."""
         self.first_offsets: dict[LogKey, int] = {}
         self.end_offsets: dict[LogKey, int] = {}
         self.last_stored_ms = 0

@@ -36,7 +36,7 @@ class DamageReports(Feature):
     def report(self) -> None:
         """Log, and record as events, the damage found since the last call; `report_start` does so at the start."""
         if not self._has_started:
-            return  # the features that know whose messages these were are not all there
+            return  # not all features are there yet that know the destinations of these messages
         core, names = self._core, self._topics.names()
         # Messages of an unknown topic are not lost: they were deleted with it.
         found = [damage for damage in core.store.damage.collect_new() if damage.topic_id in names]
@@ -74,7 +74,7 @@ class DamageReports(Feature):
         return "if you have that file elsewhere, stop the broker and put it back"
 
     def _report_destinations(self, damage: Damage, *, is_logged: bool) -> int:
-        """Report whose messages those of the broker's own topics were, and return how many that says."""
+        """Report the destinations of messages in the broker's own topics; returns of how many they are known."""
         core, key = self._core, (damage.topic_id, damage.queue_id)
         offsets = range(damage.first_offset, min(damage.end_offset, damage.first_offset + MAX_DAMAGE_OWNERS))
         destinations = (core.features.destination_of(key, offset) for offset in offsets)
@@ -92,7 +92,7 @@ class DamageReports(Feature):
         return counts.total()
 
     def report_start(self) -> None:
-        """Say what opening the store found."""
+        """Report the damage that opening the store has found."""
         self._has_started = True
         if flaw := self._core.store.recovery.ends_flaw:
             logger.warning(

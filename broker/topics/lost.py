@@ -1,13 +1,13 @@
-"""Topics that the log knows and the metadata does not: which were deleted, and how to make the others again. Pure.
+"""Topics in the log that the metadata does not know: which were deleted, and how to recreate the others. Pure.
 
-A topic is stored before its first message, and its deletion before its messages are dropped. So a number up to the
-highest that the metadata knows was deleted, and the crash came between the two. A greater number was never deleted: the
-metadata is missing, or it is older than the log, and dropping the messages would lose them.
+A topic is stored before its first message, and its deletion before its messages are dropped. So an unknown topic id up
+to the highest that the metadata has stored was deleted, and a crash came before its messages were dropped. A greater
+topic id was never deleted: the metadata is missing or older than the log, and dropping the messages would lose them.
 
-    the metadata knows numbers up to 6, and the log has 2, 4, 7     4 was deleted: dropped; 7: the metadata is too old
+    the metadata has ids up to 6, without 4; the log has 2, 4, 7     4 was deleted: dropped; 7: the metadata is too old
 
-A topic that is made again has the name and the options that the log has stored for it, or the name that its first
-message has, or one like `recovered-7`.
+A recreated topic gets the name and the options that the log has stored for it, or else the name in its first message,
+or else one like `recovered-7`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from model.topic_route import TopicConfig
 
 
 def lost_topics(queues: Iterable[LogKey], known: Collection[int], last_topic_id: int) -> dict[int, int]:
-    """Return topic number -> queues, at least, of those that the metadata should know, and does not."""
+    """Return topic id -> least number of queues, of the topics that the metadata has lost."""
     lost: dict[int, int] = {}
     for topic_id, queue_id in queues:
         if topic_id > last_topic_id and topic_id not in known:
@@ -60,17 +60,17 @@ def _numbers(lost: Mapping[int, int]) -> str:
 def recreated(
     lost: Mapping[int, int], stored: Mapping[int, TopicConfig], seen: Mapping[int, str], taken: Collection[str]
 ) -> dict[int, TopicConfig]:
-    """Return number -> config of topics that are made again; no two have one name, and none has one that is taken.
+    """Return topic id -> config of the topics to recreate; their names are unique and not in `taken`.
 
     Args:
-        lost: number -> queues, at least.
-        stored: what the log has stored of some of them.
-        seen: topic number -> the topic that its messages name.
+        lost: topic id -> least number of queues.
+        stored: topic id -> config, of the topics whose options the log has stored.
+        seen: topic id -> the topic that its messages name.
         taken: names of topics that the metadata knows: the offsets of their groups do not belong to a lost topic.
     """
     names = set(taken)
     configs: dict[int, TopicConfig] = {}
-    # The newest number first: a topic that was deleted and made again has its name.
+    # The highest id first: if a topic was deleted and recreated, the newer one keeps the name.
     for topic_id in sorted(lost, reverse=True):
         queues = lost[topic_id]
         config = stored.get(topic_id)

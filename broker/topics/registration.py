@@ -32,7 +32,7 @@ class Announcement(NamedTuple):
     """What registrations say of a broker, and how often.
 
     `version` is that of the first one of this run, and grows over restarts, as the wall clock in milliseconds does.
-    `data_id` is a random number of the data directory, by which name servers know two brokers of one name apart.
+    `data_id` is a random number of the data directory, by which name servers distinguish two brokers of one name.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Registration:
         self._wakes[address].set()
 
     def start(self, tasks: TaskGroup, listen: str) -> None:
-        """Begin to register; a name server that is away is tried again and again. `listen` has the real port."""
+        """Begin to register, with retries at a name server that is away. `listen` has the real port."""
         for address in self._wakes:
             tasks.start_soon(self._keep_registered, address, listen)
 
@@ -274,6 +274,6 @@ def _is_local_only(advertised: str, local_host: str) -> bool:
 
 
 def _seen_from(local_host: str, listen: str) -> str:
-    """The address that a name server sees a broker at: it listens on all interfaces, and one of them leads there."""
+    """The address at which a name server sees a broker that listens on all interfaces: the one of the route to it."""
     host, port = parse_address(listen)
     return format_address(local_host if host in ANY_HOST else host, port)

@@ -50,8 +50,8 @@ class Topics(Feature):
         metadata.add_tables(_SCHEMA)
         self._rows = Table(metadata, "topics", replicated=True)
         self._last_id = Number(metadata, "last_topic_id", replicated=True)
-        # A table of its own: the files of earlier commits have no column for them. Those write none, so topics that
-        # they made have no sharer, and the topic number shows a row whose topic they deleted.
+        # A separate table, because the files of earlier commits have no column for sharers. Those commits write no
+        # sharers, so topics that they made have none, and the topic id shows which rows belong to deleted topics.
         self._sharers = Table(metadata, "topic_sharers", replicated=True)
         sharers = {topic_id: sharer for _, topic_id, sharer in self._sharers.rows()}
         for _, topic_id, config in self._rows.rows("topic_id"):
@@ -70,9 +70,9 @@ class Topics(Feature):
     def _drop_unknown(self) -> None:
         """Drop the queues of topics that are not known.
 
-        They were deleted: the metadata is another file than the log, and is written first. Consumers could not read
-        such queues, and a new topic with the number of an old one would begin with its messages. A full disk leaves
-        them as they are, for the next start.
+        Their topics were deleted: the metadata is another file than the log, and is written first. Consumers could not
+        read such queues, and a new topic with an old topic id would begin with their messages. On a full disk they stay
+        until the next start.
         """
         store = self._core.store
         unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.names().keys())
@@ -80,7 +80,7 @@ class Topics(Feature):
             return
         for topic_id in unknown:
             queues = sum(key[0] == topic_id for key in store.queues())
-            logger.warning("the messages of topic number %d, %d queues, are dropped: no topic has it", topic_id, queues)
+            logger.warning("the messages of topic id %d, %d queues, are dropped: no topic has it", topic_id, queues)
             store.drop_topic(topic_id)
         try:
             store.flush()
@@ -88,7 +88,7 @@ class Topics(Feature):
             logger.error("they could not be dropped now: %s", error)
 
     def _recreate(self, lost: Mapping[int, int]) -> None:
-        """Make topics again that the metadata has lost, from what the log says."""
+        """Recreate the topics that the metadata has lost, from the names and options in the log."""
         if not lost:
             return
         stored = {
@@ -100,7 +100,7 @@ class Topics(Feature):
             self.table.restore(topic_id, config)
             self._save(self.table.existing(config.topic))
             logger.warning(
-                "topic number %d is made again as %r with %d queues%s",
+                "topic id %d is made again as %r with %d queues%s",
                 *(topic_id, config.topic, queue_count(config)),
                 "" if topic_id in stored else ": the log has stored no options of it, so check them",
             )
@@ -112,13 +112,13 @@ class Topics(Feature):
         )
 
     def _sent_to(self, topic_id: int) -> str:
-        """The topic that the first messages of a topic number were sent to, empty if they do not say it."""
+        """The topic to which the first messages of a topic id were sent, empty if it cannot be read from them."""
         store = self._core.store
         for key in store.queues():
             if key[0] == topic_id:
                 body = store.read(*key, store.min_offset(*key), max_n=1, max_bytes=MAX_PULL_BYTES).body
                 for message in decode_messages(MessageQueue("", "", key[1]), body, []):
-                    # A failed message comes back with its payload, through a topic of another name.
+                    # A failed message is redelivered with the same payload, in a topic of another name.
                     if message.times_delivered == 0:
                         with suppress(InvalidParameter):
                             return check_topic(message.topic)

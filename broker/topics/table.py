@@ -25,13 +25,13 @@ class TopicEntry:
 
     topic_id: int  # the number in its stored records
     config: TopicConfig  # queue counts and permissions; replaced as a whole, with `configure`
-    # Queues with a smaller id take messages; 0 when the topic is not writable. Stored, as the next is, because every
-    # send asks, and a bit test of an enum costs more than all the rest of that question.
+    # Queues with a smaller id take messages; 0 when the topic is not writable. This field and the next are stored,
+    # because every send needs them, and a bit test of an enum costs more than the rest of that check.
     accepts_below: int = field(init=False)
     serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
     payload_start: bytes = field(init=False)  # how payloads of its messages begin; see `check_sent_to`
-    # Number of the sharer that made it; 0 if the broker made it, or if that is unknown. It decides in whose share the
-    # topic counts; a topic that is restored from the log has none.
+    # Number of the sharer that made the topic, in whose share it counts; 0 if the broker made it, if the sharer is
+    # unknown, or if the topic was restored from the log.
     sharer: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class TopicTable:
 
     @property
     def last_topic_id(self) -> int:
-        """The highest number that was ever given to a topic."""
+        """The highest topic id that was ever assigned."""
         return self._last_topic_id
 
     def restore(self, topic_id: int, config: TopicConfig, sharer: int = 0) -> None:
@@ -111,9 +111,9 @@ class TopicTable:
         return entry is not None and queue_id < entry.serves_below
 
     def number_if_other(self, entry: TopicEntry, header: Mapping[str, Any]) -> TopicNumber | None:
-        """The number of a topic if a header has certainly another one; see `TopicNumber.differs`.
+        """The `TopicNumber` of a topic if a header certainly has another one; see `TopicNumber.differs`.
 
-        In plain numbers and without the two records, because every pull asks.
+        It compares plain numbers and makes no records, because every pull calls it.
         """
         topic_id = header.get("topic_id")
         if not topic_id or (topic_id == entry.topic_id and not 0 != (header.get("data_id") or 0) != self.data_id != 0):
@@ -121,7 +121,7 @@ class TopicTable:
         return self.number_of(entry)
 
     def number_of(self, entry: TopicEntry) -> TopicNumber:
-        """The number of a topic, which no other topic of its name has."""
+        """The `TopicNumber` of a topic, which no other topic of its name has."""
         return TopicNumber(entry.topic_id, self.data_id)
 
     def configs(self) -> list[TopicConfig]:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _READ_AT_A_TIME = 4
 _RETRY_S = 1.0
-"""Until a half message is due again that could not be read, or whose producers are all busy."""
+"""Pause before the next check of a half message that could not be read, or whose producers are all busy."""
 
 
 class TransactionChecks(Feature):
@@ -99,7 +99,7 @@ class TransactionChecks(Feature):
             self._transactions.unanswered.clear()
         asked = [each.offset for each in due if self._ask_one(each.offset, each.half, found[each.offset])]
         if asked:
-            # Stored, or a restart would begin to count again; nothing waits for that.
+            # The count is stored, or a restart would begin to count again; no request waits for that write.
             self._transactions.log.append_mark(MarkKind.CHECKED, asked)
             self._core.barrier.metadata_changed()
             self._table.checked(asked, now)
@@ -107,7 +107,7 @@ class TransactionChecks(Feature):
         self._table.later([each.offset for each in due if each.offset not in sent], now + _RETRY_S)
 
     def _ask_one(self, offset: int, half: OpenHalf, message: HalfMessage) -> bool:
-        """Send a check to a producer of the group; returns whether one takes it."""
+        """Send a check to a producer of the group; returns whether there was one to send it to."""
         unanswered = self._transactions.unanswered
         header: dict[str, Any] = {
             "group": half.group,

@@ -281,7 +281,7 @@ class HalfLog:
         table.ended(offsets)
 
     def _publish_missing(self, mark: Mark) -> None:
-        """Publish what the last mark names and a loss of power has taken: it may have cut the write in two."""
+        """Publish the messages of the last mark that are missing: a loss of power may have cut its write in two."""
         names = self._topics.names()
         missing = [
             (offset, topic_id, queue_id)

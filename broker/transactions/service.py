@@ -1,7 +1,7 @@
 """The transactions of a broker: half messages arrive, are ended by their producers, and are published or not.
 
-RocketMQ: TransactionalMessageServiceImpl, EndTransactionProcessor. There an end is one-way, and a lost one is made up
-for by a check; here it may be answered, so that a producer knows, and the check does the rest.
+RocketMQ: TransactionalMessageServiceImpl, EndTransactionProcessor. There an end is one-way, and a check repairs a lost
+one. Here the broker may answer an end, so that the producer knows the result; checks repair the others.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ class Transactions(Feature):
         }
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget what a producer has not answered."""
+        """Forget the checks that a producer has not answered."""
         self.unanswered.pop(connection.number, None)
 
     def close(self) -> None:
-        """Store which transactions are open."""
+        """Store the open transactions."""
         self.log.close()
 
     # --- arrival -----------------------------------------------------------------------------------------------------
@@ -300,4 +300,4 @@ class Transactions(Feature):
 
 
 def _nothing(failure: RlabError | None) -> None:
-    """A queue has something new; the end of the write is handled elsewhere."""
+    """Do nothing: `after_append` is called for the readers of the queue; the end of the write is handled elsewhere."""

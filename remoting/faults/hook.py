@@ -5,7 +5,7 @@
     ...
     hook.heal(active.number)
 
-While no fault is active, the server's connections are as they ship; see `connection.py`.
+While no fault is active, the server's connections are unchanged; see `connection.py`.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ late. While the server is on time nothing is put here, and no request pays for a
   Jacobson: Controlling Queue Delay, ACM Queue 2012; RFC 8289) in the form for servers (Maurer: Fail at Scale, ACM Queue
   2015).
 
-    admission.iteration_took(0.2, now=10.0)                      engaged: 0.2 s is late
+    admission.record_iteration(0.2, now=10.0)                    engaged: 0.2 s is late
     admission.arrive(10.0, HEART_BEAT, 3.0, 0, a) -> None        serve it at once
     admission.arrive(10.0, SEND_MESSAGE, None, 9, b) -> WAITS
-    admission.take(10.1) -> serve [b]                            nothing is left, so it is no longer engaged
+    admission.next_slice(10.1) -> serve [b]                      nothing is left, so it is no longer engaged
 """
 
 from __future__ import annotations

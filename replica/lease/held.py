@@ -1,6 +1,6 @@
 """HeldLease: the lease of a running master, on its clocks.
 
-The master looks at it before each request and before answers leave, so the usual look is one reading of a clock.
+The master checks it before each request and before answers are sent, so the usual check is one reading of a clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from replica.lease.master_lease import ALWAYS, MasterLease
 logger = logging.getLogger(__name__)
 
 MARGIN_WINDOW_S = 60.0
-"""The smallest margin is that of the last minute or two: as long as between a few scrapes of metrics."""
+"""Window of the smallest margin, which covers the last one or two: longer than a few scrapes of metrics."""
 
 
 class HeldLease:
@@ -25,12 +25,12 @@ class HeldLease:
         name: of the broker, for the log.
         lease_s: how long a confirmed frame lets the master serve.
         clock: of leases, in seconds (`clocks.py`).
-        wall_ms: the clock of the day.
+        wall_ms: the wall clock in milliseconds.
 
     Attributes:
         clock: as given.
         ends_at: when it ends, by that clock.
-        lapses: how often it has ended while this replica was the master, and was renewed later or not.
+        lapses: how often it has ended while this replica was the master, whether or not it was renewed later.
     """
 
     def __init__(self, name: str, lease_s: float, clock: Callable[[], float], wall_ms: Callable[[], float]) -> None:
@@ -55,7 +55,7 @@ class HeldLease:
         return self.clock() < self.ends_at
 
     def look(self) -> bool:
-        """The same, after a comparison of the clocks; called in each event-loop iteration that serves something."""
+        """As `holds`, after a comparison of the clocks; called in each event-loop iteration that serves a request."""
         now = self.clock()
         if self._watch.looked(now, self._wall_ms()):
             logger.warning("%s: the clocks of this machine moved apart: it stood still, or one was set", self._name)

@@ -1,14 +1,14 @@
 """Promise: when a replica may stand for election. Pure.
 
 With each frame that it confirms a replica promises its master not to become the master for `GRACE` leases from then on,
-by its own clock. A replica that starts may have given a promise in an earlier life, so it begins with one:
+by its own clock. A replica that starts may have given a promise before its restart, so it begins with one:
 
     started at 0                                       may stand at 2.2 with a lease of 2 s
     confirms a frame at 5.0, then nothing comes        may stand at 7.2
     the master has handed over at 9.0, or has ended    may stand at 9.0
 
-The register decides between two replicas that stand at the same time. So that this is rare, each waits a moment that
-depends on its place: those that have everything that the master had go first, and among them the lowest id.
+The register decides between two replicas that stand at the same time. So that this is rare, each waits for a time that
+depends on its rank: those that have everything that the master had go first, and among them the lowest id.
 
     in sync 2 and 4, both have everything      2 stands at once, 4 after 0.05 s
     in sync 2 and 4, 2 lacks a part            4 after 0.05 s, 2 after 0.1 s

@@ -1,5 +1,6 @@
 """The changes of the master: an election, a handover, or an order of an operator.
 
-`election.py` is the replica that stands when its master serves no more, `handover.py` the master that ends its service
-without loss, and `operate.py` changes the row of a set for an operator. All of them end in one compare-and-set.
+`election.py` makes a replica the master after the old one has stopped serving. In `handover.py` the master itself makes
+another replica the master, without loss. `operate.py` changes the row of a set for an operator. Each ends in one
+compare-and-set.
 """

@@ -76,7 +76,7 @@ class Candidate:
         self._promise.give(self._clock())
 
     def saw(self, row: ReplicaSet) -> None:
-        """Look at the newest row: another master gets time to begin, and without one this replica stands at once."""
+        """Act on the newest row: another master gets time to begin; without a master this replica stands at once."""
         before = self._row
         if row.master == self._membership.replica_id:
             return
@@ -88,7 +88,7 @@ class Candidate:
             self._promise.give(self._clock())
 
     def released(self, cause: str) -> None:
-        """Record that the master serves no more."""
+        """Record that the master no longer serves."""
         self._cause = cause
         self._promise.release(self._clock())
         self._membership.wake()
@@ -115,7 +115,7 @@ class Candidate:
                 return
 
     async def stand(self) -> None:
-        """Make this replica the master, unless something has come in between; no stream is open.
+        """Make this replica the master, unless the row or the promise has changed; no stream is open.
 
         Raises: as `Membership.change`.
 

@@ -5,8 +5,8 @@
     compare-and-set: epoch + 1, the other one is the master         from here on this one is deposed
     send the row to the other replicas, refuse with the address of the new master, stop
 
-Until the compare-and-set it can be abandoned, and the master serves on. While its outcome is not known the master
-refuses requests, because another one may be the master already.
+Until the compare-and-set the handover can be abandoned, and the master continues to serve. While the outcome of the
+compare-and-set is not known the master refuses requests, because another replica may be the master already.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Other name servers answer REQUEST_CODE_NOT_SUPPORTED, as those of earlier versions do. A read asks the name servers in
 turn until one has elections; a write goes only to the one that answered last, because of two registers one is wrong,
 and a write must not be tried at the other. Every failure is RegisterUnavailable, except refusals of the register
-itself: only after those it is certain that nothing was written.
+itself: only after such a refusal is it certain that nothing was written.
 """
 
 from __future__ import annotations

@@ -32,16 +32,16 @@ class Applied(Protocol):
     """Callbacks of `Applying`."""
 
     def acknowledge(self, done: Acknowledgement) -> None:
-        """Everything up to this is applied, as the master demands it."""
+        """Acknowledge all frames up to this one: they are written, and synced if the master demands it."""
 
     def received(self) -> None:
-        """Frames have come, and wait for the disk."""
+        """Confirm that frames have arrived, which wait for the disk."""
 
     def failed(self, error: RlabError) -> None:
-        """The disk has failed, or a frame did not fit; nothing is applied after that. Called once."""
+        """End the stream: the disk has failed, or a frame did not fit; nothing is applied after that. Called once."""
 
     def segment_finished(self, base_position: int) -> None:
-        """The log goes on in the next segment."""
+        """Fetch the index of a finished segment: the log continues in the next one."""
 
 
 class Applying:
@@ -141,7 +141,7 @@ class Applying:
                     self._end_loading(keep=True)
 
     def _end_loading(self, *, keep: bool) -> None:
-        """Commit the tables that were loaded, or forget them."""
+        """Commit the loaded tables, or roll them back."""
         if self._loading is None:
             return
         (stack, _), self._loading = self._loading, None

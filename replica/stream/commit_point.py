@@ -1,4 +1,4 @@
-"""CommitPoint: the newest flush that every replica has that the master waits for. Pure.
+"""CommitPoint: the newest flush that is stored at every replica for which the master waits. Pure.
 
     the master waits for 2 and 3            it flushes 1, 2, 3
     2 acknowledges 3, 3 acknowledges 1      committed = 1
@@ -29,7 +29,7 @@ class CommitPoint:
 
     Attributes:
         n: newest flush.
-        committed: newest flush that all have that are waited for; -1 before the first.
+        committed: newest flush that all replicas of `waits_for` have; -1 before the first.
         committed_position: log position of that flush.
         waits_for: the other replicas that have to acknowledge.
     """

@@ -1,4 +1,4 @@
-"""Fetching: gets files of finished segments from the master: their indexes, and the log where the own copy is damaged.
+"""Fetching: gets files of finished segments from the master: their indexes, and the log where this copy is damaged.
 
 With the index of a segment, a promotion does not read the segment. Damage of a copy that is never read stays unnoticed,
 so a replica that has followed for an hour reads all of its log, a segment a second, and each day again; one that found

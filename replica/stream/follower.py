@@ -1,10 +1,10 @@
-"""The replica's half of the stream: it dials its master, cuts its own log where the two part, and writes the frames.
+"""The replica's half of the stream: connects to the master, cuts its log where the two diverge, and writes the frames.
 
     follow(...)   HELLO: the epochs of the own log  ->  the master's epoch, and the position at which the own log ends
                   cut there, or discard everything without anything in common
                   REPLICATED 0  ->  frames; each event-loop iteration one write and one acknowledgement
 
-It never loops: when the stream ends, its caller reads the register and decides what follows.
+It does not reconnect: when the stream ends, its caller reads the register and decides what follows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RECEIVED_S = 0.1
 
 
 class FollowEnd(StrEnum):
-    """Why a replica follows its master no longer."""
+    """Reason for which a replica no longer follows its master."""
 
     MASTER_GONE = "the master cannot be reached"
     REFUSED = "no process listens at the address of the master"
@@ -108,8 +108,8 @@ async def follow(
         IllegalOperation: the master refuses this replica by name: it is of another set or register, was forgotten, or
             another process of it has started.
         NotAuthenticated, NoPermission, ConfigError: the key of `client` gives no right to replicate.
-        StoreFull, StorageFull, ServiceNotAvailable: the own disk takes nothing now; follow again later.
-        StoreError: another failure of the own disk: open the log again first, which finishes a cut.
+        StoreFull, StorageFull, ServiceNotAvailable: this replica's disk takes no writes now; follow again later.
+        StoreError: another failure of this replica's disk: open the log again first, which finishes a cut.
         SystemError_, InvalidParameter: the tables cannot be written, or are of another version.
 
     Cancellation: the frames that have come are applied; the log and the file stay usable.
@@ -158,7 +158,7 @@ async def _greet(log: FollowerLog, identity: ReplicaIdentity, row: ReplicaSet, c
 
 
 def _cut(log: FollowerLog, answer: Command, committed_position: int | None, name: str) -> FollowProgress | None:
-    """Let the own log be a beginning of the master's; returns the cut, if there was one."""
+    """Cut this log so that it is a prefix of the master's; returns the cut, if there was one."""
     header, end = answer.header, log.end_position
     position = header["position"]
     if position > end and not header["discard"]:

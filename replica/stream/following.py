@@ -45,7 +45,7 @@ Act = MakeChanges | WriteLog | LoadTables
 
 
 class Acknowledgement(NamedTuple):
-    """The newest frame of those that `collect` returned acts for."""
+    """The acknowledgement of all frames for which `collect` returned acts: it names the newest of them."""
 
     number: int
     crc: int

@@ -8,8 +8,8 @@ several, or a part of a large one. A `TableFrame` is REPLICA_SNAPSHOT: a part of
       flush 41 is complete with it; `log` begins at position 1,000 of the log, in the segment of position 0
       base -1: no log bytes; position is then where the log ends
 
-The checksum covers every field and the body: a frame that was mixed up in memory is not applied, and an acknowledgement
-names the frame by it.
+The checksum covers every field and the body. So a frame that was corrupted in memory is not applied, and an
+acknowledgement identifies its frame by the checksum.
 """
 
 from __future__ import annotations

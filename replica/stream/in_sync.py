@@ -148,17 +148,17 @@ class InSyncSet:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def written(self, row: ReplicaSet, now: float) -> tuple[int, ...]:
-        """The write was made; returns the replicas that have left."""
+        """Record that the write was made; returns the replicas that have left the in-sync set."""
         self._writing = None
         return self.saw(row, now)
 
     def refused(self, current: ReplicaSet | None, now: float) -> tuple[int, ...]:
-        """The write was not made, and never will be: the stored row is another one, which `saw` takes next."""
+        """Record that the write was refused for good: the stored row is another one, which is passed to `saw` next."""
         self._writing = None
         return () if current is None else self.saw(current, now)
 
     def lost(self) -> None:
-        """The write was perhaps made, or will be: its answer did not come."""
+        """Record that the answer of the write was lost: the write was made, will be made later, or never."""
         if self._writing is not None:
             self._maybe = tuple(sorted({*self._maybe, *self._writing.in_sync}))
             self._writing = None
@@ -170,7 +170,7 @@ class InSyncSet:
         return () if row is None else self.saw(row, now)
 
     def saw(self, row: ReplicaSet, now: float) -> tuple[int, ...]:
-        """A row was read or written; an older one than the known one changes nothing. Returns who has left."""
+        """Record a row that was read or written, unless it is an older one; returns the replicas that have left."""
         if row.version <= self.row.version:
             return ()
         left = tuple(each for each in self.row.in_sync if each not in row.in_sync)

@@ -10,7 +10,7 @@
     all of the tables are sent    FOLLOWING; n = 8, 9, ... as they are flushed
     flush 9 acknowledged          it has everything up to 9
 
-Whether the replica is *in sync* is another question: the row of the set says it, and `in_sync.py` decides it. This
+Whether the replica is *in sync* is another question: the row of the set records it, and `in_sync.py` decides it. This
 object reports when a replica that the master waits for has to leave the set (`leaves_at`), and when one that it does
 not wait for may enter it (`may_join_at`).
 
@@ -109,7 +109,7 @@ class ReplicaPhases:
         sent_n, sent_position: the same, of the frames that were sent on this connection.
         unacked_bytes: bytes of frames that were sent and not acknowledged.
         heard_at: when it last sent something.
-        confirmed_beacon: when the newest frame was sent that it has, by the clock of leases; `NO_BEACON` without one.
+        confirmed_beacon: send time of the newest frame that it has, by the clock of leases; `NO_BEACON` without one.
     """
 
     def __init__(self, replica_id: int, now: float, lease_s: float = LEASE_S) -> None:

@@ -134,7 +134,7 @@ class ReplicaSender(ReplicatingFeature):
         self._set_changed(self._in_sync.saw(row, self._loop.time()))
 
     def refuse(self, error: RlabError | None) -> None:
-        """Refuse everything that would change something with this error from now on; None ends that."""
+        """Refuse all requests that change stored state with this error from now on; None ends that."""
         self._refused_by = error
         self._update_refusal()
 
@@ -318,7 +318,7 @@ class ReplicaSender(ReplicatingFeature):
             self._keeper.consider(self._loop.time())
 
     def _set_changed(self, left: tuple[int, ...]) -> None:
-        """A row was read or written, or the outcome of a write is not known: wait for the replicas that it has."""
+        """Wait for the replicas of the current row, after it was read or written, or a write has an unknown outcome."""
         now, in_sync = self._loop.time(), self._in_sync
         for replica_id in left:
             if replica_id in self._replicas:
@@ -361,7 +361,7 @@ class ReplicaSender(ReplicatingFeature):
             self._progressed = anyio.Event()
 
     def _announce(self) -> None:
-        """Let the barrier answer what may be answered: not without a lease, because another one may be the master."""
+        """Let the barrier answer committed flushes; without a lease none, because another replica may be the master."""
         n = self._commit.n if self._answers_at_once else self._commit.committed
         if n > self._announced and not self._is_deposed and self.lease.holds():
             self._announced = n

@@ -4,8 +4,7 @@ An edge is the codec of one connection, like `rocketmq/edge.py`. A call passes a
 the command keeps the call and the translator of its answer. Clients in one process share a connection, so each call has
 the client's id in its metadata.
 
-No call needs an earlier one: whatever a client has announced about itself is a help and never a condition, because a
-server that was restarted does not have it.
+No call depends on an earlier one, because a server that was restarted does not know what clients announced before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Receipt handles of messages that were received over gRPC, as a text that clients pass back unread. Pure.
 
-It holds all that names the delivery, so no server has to remember it, and it is as good after a restart:
+A handle contains everything that identifies the delivery. So no server has to remember it, and it stays valid after a
+restart:
 
     version 1 B, queue id 4 B, offset 8 B, token 8 B, length of the broker's name 1 B, the name, the topic; as base64url
 

@@ -110,7 +110,7 @@ Event = tuple[CallEvent, GrpcCall]
 
 
 class _Connection(H2Connection):
-    """The protocol with half a farewell: after the GOAWAY of a peer its calls go on, as the client of Node.js needs."""
+    """A connection whose calls continue after the GOAWAY of the peer, which the client of Node.js needs."""
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Http2Event]]:
         return [], []

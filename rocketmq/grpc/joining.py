@@ -1,11 +1,11 @@
-"""Telemetry, heartbeats and farewells of clients. Pure.
+"""Translates Telemetry, Heartbeat and NotifyClientTermination: clients join, stay in and leave groups. Pure.
 
 RocketMQ: ClientActivity, GrpcClientSettingsManager.
 
-A client sends its settings over a stream that lasts as long as itself, and takes over those of the answer: how often
-and how fast it tries again, how long a message may be. A consumer is a member of its group from its first heartbeat
-on, with the subscriptions of its settings, or, after a restart of the broker, of its last receives. Of a producer
-nothing is kept.
+A client sends its settings over a stream that stays open as long as the client runs. The answer has settings that the
+client adopts: the number and the pauses of its retries, and the longest message. A consumer is a member of its group
+from its first heartbeat on, with the subscriptions of its settings, or, after a restart of the broker, of its last
+receives. The broker stores nothing about producers.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _alive(message: Any) -> Asked:
 
 
 def farewell(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
-    """Translate the farewell of a client; its group has its messages again at once."""
+    """Translate NotifyClientTermination; the messages of the client are visible to its group again at once."""
     response, client_id = WORDS["NotifyClientTerminationResponse"], client_id_of(call)
     caller.groups.pop(client_id, None)
 

@@ -6,7 +6,7 @@ Until then the queue would have no owner. So right after a change of the group t
 the queue is free, for at most `LOCK_HOLD_S`: the client waits a second for an answer, one queue after the other.
 
     hold(("g", t:0), request, until=10.6)
-    take(("g", t:0)) -> [request]              the queue is free: it is run again
+    remove_of_queue(("g", t:0)) -> [request]   the queue is free: it is run again
     expire(10.6) -> []
 
 RocketMQ: RebalanceLockManager, which refuses at once.

@@ -49,7 +49,7 @@ class ImplicitLease:
     pulled_at: float
     committed_at: float
     contested_at: float = NEVER  # the time from which on another member's wish for the queue counts
-    is_announced: bool = False  # whether the owner's parked pull was run again since then
+    is_announced: bool = False  # whether the owner's parked pull was run again after `contested_at`
     sent_bytes: int = 0  # of messages that the owner was sent since it had last processed all of them
     begins: bool = True  # whether the owner has not yet pulled from the group's offset on
 

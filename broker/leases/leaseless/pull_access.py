@@ -91,7 +91,7 @@ class PullAccess(Feature):
     # --- members without leases --------------------------------------------------------------------------------------
 
     def _member_without_leases(self, group: str, client_id: str, topic: str) -> Member | None:
-        """The member for whom this broker takes leases of the topic's queues; None if it asks for leases or needs none.
+        """The member without leases that pulls from the topic; None if the client asks for leases or needs none.
 
         In a broadcasting group every member reads every queue.
         """

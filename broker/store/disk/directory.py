@@ -39,7 +39,7 @@ MARKER_NAME = "STORE"
 METADATA_NAME = "metadata.sqlite"
 REPLICA_NAME = "REPLICA"
 FORMAT_VERSION, REPLICA_FORMAT_VERSION = 1, 2
-"""The second is of a directory of a set of replicas: an earlier version, which knows no epochs, has to refuse it."""
+"""The second marks a directory of a set of replicas: an earlier version, which knows no epochs, has to refuse it."""
 _MARKER_PREFIX = "rebalance-lab message store, format "
 _MARKER_BYTES = 4096
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

@@ -1,13 +1,13 @@
-"""A file that keeps room on the disk for when there is no other.
+"""Reserve: a file that occupies space on the disk, which is freed for starts and commits when the disk is full.
 
 A broker on a full disk has no space to start with: recovery begins a segment, and the metadata needs its log. So it
 frees the reserve at its start, and allocates it again when everything is open. While it cannot, it stores no messages,
 and the rest of the disk is for commits; every few seconds it tries to allocate the reserve again, which succeeds once
 retention, or an operator, has freed space.
 
-    started     give up, open the files, take                    a disk with room: the file is there again
-    killed on a full disk, and started      give up, open, take fails       sends are refused, reads and commits go on
-    a commit finds no room                  give up, commit again           likewise
+    start on a disk with room        free, open the files, allocate    the reserve exists again
+    start on a full disk             free, open, allocate fails        sends are refused, reads and commits go on
+    a commit finds no space          free, commit again                sends are refused, reads and commits go on
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Reserve:
-    """The reserve of one data directory; nothing is taken before `allocate`, and nothing at all with a size of 0."""
+    """The reserve of one data directory; it occupies nothing before `allocate`, and never anything with a size of 0."""
 
     def __init__(self, directory: Path, files: Files, size_bytes: int) -> None:
         self.size_bytes = size_bytes

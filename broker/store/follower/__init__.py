@@ -1,4 +1,4 @@
-"""The log of a replica: a copy of the master's, byte by byte, that can be cut where the two part.
+"""The log of a replica: a copy of the master's, byte by byte, which is cut where the two logs diverge.
 
 `source` is the log as the master sends it, a part of `MessageStore`; `follower_log` writes the copy, with `recovery`,
 which opens it, and `syncing`, which makes it durable; `cut` removes the end of a log so that no crash leaves half of it

@@ -1,7 +1,7 @@
-"""Cuts the end of a log, so that a crash leaves the log as it was or as it is to be.
+"""Cuts the end of a log atomically: after a crash the log is as before the cut, or the next start repeats the cut.
 
-The file `CUT` says where. It is there, durable, before anything is removed, and removed, durably, at the end; each
-opening of the directory that finds it does the whole cut again:
+The file `CUT` has the position. It is durable before anything is removed, and is removed durably at the end. If the
+directory is opened while the file exists, the whole cut is done again:
 
     CUT -> later segments, the newest first -> index of the one that is cut -> its end -> ENDS -> no CUT
 

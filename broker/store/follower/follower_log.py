@@ -147,7 +147,7 @@ class FollowerLog(FollowerSyncs):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether bytes of it cannot be read, which the master has."""
+        """Whether some of its bytes cannot be read here, although the master has them."""
         return bool(self._damaged)
 
     @property
@@ -210,7 +210,7 @@ class FollowerLog(FollowerSyncs):
             raise self._write_error(error) from error
 
     def _go_on(self, segment: Segment) -> None:
-        """Write to a segment that was found: its index file, if it has one, is about fewer bytes from now on."""
+        """Continue to write to a segment; its index file, which would cover only a part of it, is removed."""
         if isinstance(segment.index, FileIndex):
             self._log.drop_index(segment)
             if segment.fd is None:
@@ -248,7 +248,7 @@ class FollowerLog(FollowerSyncs):
         self._log.load_index(segment)
 
     def without_index(self) -> list[int]:
-        """The base positions of whole segments before the last one that have no index, which an opening reads."""
+        """The base positions of complete segments without an index, which the next opening would have to read."""
         return [
             segment.base_position
             for segment in self._log.segments[:-1]

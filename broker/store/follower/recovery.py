@@ -65,7 +65,7 @@ class FollowerRecovery:
             self.damaged[base] = base + found.whole_bytes
 
     def _end_at(self, segment: Segment, size: int, valid_bytes: int) -> None:
-        """Cut off what no whole record follows: the write that a crash came into. Its index was about more."""
+        """Cut off the bytes behind the last whole record, which a crash interrupted; the index covered more."""
         log = self._log
         if valid_bytes == 0:
             log.files.remove(log.directory / segment.name)

@@ -48,7 +48,7 @@ class FoundRecord(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """One step: everything from log position `position` on has been searched; to go on later, begin before it."""
+    """One step: everything from log position `position` on has been searched; a later search continues before it."""
 
     found: FoundRecord | None
     position: int

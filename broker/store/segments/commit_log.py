@@ -259,7 +259,7 @@ class CommitLog:
         return fd
 
     def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
-        """Return what topic numbers stand for, of those that the newest segments say it of; reads them as a whole."""
+        """Return topic id -> name of the wanted topics, if the newest segments have it; reads these as a whole."""
         names: dict[int, bytes] = {}
         for segment in self.segments[: -1 - _SEGMENTS_FOR_NAMES : -1]:
             missing = set(wanted) - names.keys()

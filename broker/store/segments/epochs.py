@@ -1,4 +1,4 @@
-"""The epochs of a log: which master wrote it from which position on, and where the logs of two replicas part. Pure.
+"""The epochs of a log: which master wrote it from which position on, and where the logs of two replicas diverge. Pure.
 
 A set of replicas numbers its masterships: each change of the master, and each restart of it, is a new epoch. A master
 begins with a new segment. The head of that segment, and of each later one, repeats the history of epochs in one record
@@ -94,6 +94,6 @@ def common_epoch(own: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], m
 
 
 def _end_of(epoch: Epoch, epochs: Sequence[Epoch], end_position: int) -> int:
-    """Where an epoch ends in a log, which may end before it begins: a copy knows the history of the whole log."""
+    """The end of an epoch in a log; an unfinished copy may end before the epoch begins, and has the whole history."""
     later = epochs[epochs.index(epoch) + 1 :]
     return min(later[0].start_position, end_position) if later else end_position

@@ -111,7 +111,7 @@ def _bytes_of(part: IndexRow | bytes) -> int:
 
 
 _PART_OVERHEAD_BYTES = 300
-"""About what the objects around a cached part weigh."""
+"""Approximate bytes of the objects around a cached part."""
 
 
 class FileIndex:

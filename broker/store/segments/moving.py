@@ -5,7 +5,7 @@ frees their old segments. But each copy costs a write: a segment that is full of
 and again. So messages are copied only if they are at most half of the bytes that this frees:
 
     segments A (100 bytes), B (100 bytes)      kept: 10 bytes of A      copy them, delete A
-                                               kept: 80 of A, 15 of B   not worth it for A alone: copy, delete A and B
+                                               kept: 80 of A, 15 of B   too many for A alone: copy, delete A and B
                                                kept: 80 of A, 80 of B   copy nothing
 """
 

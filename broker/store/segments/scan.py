@@ -12,9 +12,9 @@ records with `CONTROL_FLAG`; they belong to no queue, and no reader gets them.
 - A **queue table** is at the start of each segment: every queue with the offset of its next message. So a segment can
   be read without the ones before it, which may have been deleted, and a queue without messages keeps its offsets.
 - **Topic dropped**: the queues of a topic end here, and do not come back when the log is scanned.
-- **Topic named**: what a topic number stands for, in bytes that the store does not look into. A scan passes over it; a
-  broker that has lost its metadata asks for it (`find_topic_names`).
-- **Epochs**: which replicas of a set wrote the log (`epochs.py`). A scan passes over it, as over a kind that a later
+- **Topic named**: the name of a topic id, in bytes that the store does not decode. A scan skips it; a broker that has
+  lost its metadata reads it (`find_topic_names`).
+- **Epochs**: which replicas of a set wrote the log (`epochs.py`). A scan skips it, as it skips kinds that a later
   version adds.
 """
 
@@ -54,7 +54,7 @@ def decode_queue_table(payload: bytes) -> Iterator[tuple[LogKey, int]]:
 
 
 def encode_topic_named(topic_id: int, stored_ms: int, name: bytes) -> bytes:
-    """Return the record that says what a topic number stands for."""
+    """Return the record that has the name of a topic id."""
     return encode_record(topic_id, 0, 0, stored_ms, 0, TOPIC_NAMED, 0, name)
 
 
@@ -189,7 +189,7 @@ def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = Fals
 
 
 def read_queue_table(read: Read, size: int) -> dict[LogKey, int]:
-    """Return the queue table at the start of a segment: where each queue goes on; the parts of it that are whole."""
+    """Return the queue table at the start of a segment: the next offset of each queue, from its undamaged records."""
     ends: dict[LogKey, int] = {}
     for _, _, _, _, _, _, _, flags, payload in walk(read, size):
         if flags != QUEUE_TABLE:
@@ -199,7 +199,7 @@ def read_queue_table(read: Read, size: int) -> dict[LogKey, int]:
 
 
 def find_topic_names(read: Read, size: int, wanted: Collection[int]) -> dict[int, bytes]:
-    """Return what the first `size` bytes of a segment say of topic numbers; of two names of one, the newer."""
+    """Return topic id -> name from the first `size` bytes of a segment; of two names of one id, the newer."""
     return {
         topic_id: payload
         for _, _, topic_id, _, _, _, _, flags, payload in walk(read, size)

@@ -44,7 +44,7 @@ class SyncJob:
     """One round of syncing. Read the results only after `run` has returned."""
 
     def __init__(self, files: Files, position: int, work: list[SegmentSync], new_names_in: Path | None) -> None:
-        """`new_names_in`: the directory if a segment was begun since the last round, durable only when its name is."""
+        """`new_names_in`: the directory, if files were made since the last job: their names must be durable, too."""
         self.position = position  # everything before this log position is durable if the job succeeds
         self.work = work  # the work on each segment, the oldest first
         self.error: OSError | None = None  # why the records may not be durable; None if they are

@@ -1,7 +1,8 @@
-"""Copies a data directory so that the copy fits together, also while its broker runs, and makes one from a copy.
+"""Makes a consistent copy of a data directory, also while its broker runs, and restores a directory from a copy.
 
-A broker writes its log first, then its metadata, then `ENDS`. A copy fits together if it is what a loss of power could
-have left: a log that is newer than the other two. So the log is copied up to its length after the others were read:
+A broker writes its log first, then its metadata, then `ENDS`. A copy is consistent if a loss of power could have left
+the same files: a log that is newer than the other two. So the log is copied up to its length after the others were
+read:
 
     ENDS -> metadata.sqlite -> length of the log -> segments up to there -> was a topic made, a segment deleted? again
 
@@ -81,7 +82,7 @@ def dump_directory(data: Path, to: Path) -> Dumped:
 
 
 def restore_directory(dump: Path, data: Path) -> Dumped:
-    """Copy a copy to where a broker is to find it.
+    """Restore a data directory from a copy.
 
     Raises:
         ConfigError: it is not whole, or the target is there already.
@@ -108,7 +109,7 @@ Files = dict[str, tuple[int, str]]
 
 
 def _new_directory(path: Path) -> Path:
-    """A directory beside the one that is to be made: that one is there as a whole, or not at all."""
+    """Make a directory beside the target; the caller renames it at the end, so the target is complete or missing."""
     if path.exists():
         raise ConfigError(f"{path} is there already: name a directory that is not")
     part = path.with_name(path.name + ".part")

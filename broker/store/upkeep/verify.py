@@ -78,7 +78,7 @@ def verify_directory(data: Path, progress: Callable[[int], None]) -> Verificatio
 
 
 def _metadata(data: Path, store: MessageStore) -> tuple[dict[int, str], list[str]]:
-    """Topic id -> topic; and why that is not known. A queue goes on where a group has committed, as in a broker."""
+    """Topic id -> topic, and why it is not known. Committed offsets raise the ends of queues, as in a broker."""
     path = data / METADATA_NAME
     if not path.exists():
         return {}, [f"{METADATA_NAME} is missing, so topics have numbers here"]

@@ -197,7 +197,7 @@ async def test_a_response_whose_metadata_cannot_be_committed_is_the_error(turn: 
 
 
 @with_a_barrier
-async def test_a_disk_fails_once_it_has_taken_no_write_for_some_time_and_one_write_in_between_begins_anew(
+async def test_a_disk_fails_once_it_has_taken_no_write_for_some_time_and_one_write_in_between_restarts_that_time(
     turn: Turn,
 ) -> None:
     ended = anyio.Event()

@@ -105,7 +105,7 @@ def test_messages_of_no_topic_are_dropped_and_their_number_is_not_given_again(
         assert rooms.topics.ensure_dlq("g").topic_id == known + 2
         rooms.core.metadata.commit()
         assert Number(rooms.core.metadata, "last_topic_id", replicated=True).read() == known + 2
-    assert f"topic number {known + 1}" in caplog.text
+    assert f"topic id {known + 1}" in caplog.text
     with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
         assert store.queues() == [(known, 0)]
 
