@@ -133,7 +133,7 @@ wheel-test: $(STAMP) ## test the wheel, installed beside packages client and mod
 	@$(PIP) '.[site]'
 	@$(BIN)/python -m tools.wheel_test $(WHEEL_ARGS)
 
-pages: $(STAMP) ## write the pages anew that are made from the code, or from runs of it
+pages: $(STAMP) ## write the pages again that are made from the code, or from runs of it
 	@mkdir -p build
 	@$(BIN)/python -m remoting.wire.docs > build/page && cp build/page docs/wire-protocol.md
 	@$(BIN)/python -m metrics.page > build/page && cp build/page docs/metrics.md

@@ -35,7 +35,7 @@ class AbsentBroker:
 
     @property
     def is_master(self) -> bool:
-        """Whether queues are away with it; a replica has copies only."""
+        """Whether its queues cannot be reached without it; a replica has only copies."""
         return self.broker_id == MASTER_ID
 
     def topic(self, name: str) -> TopicConfig | None:
@@ -51,7 +51,7 @@ class AbsentBroker:
 
     @property
     def why(self) -> str:
-        """As `str`, without the time, which changes: for pages that receive only changes."""
+        """As `str`, without the time: a page that receives only changes must not receive this text each second."""
         return f"broker {self.broker_name} at {self.address} {self.reason} without a goodbye"
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ class GroupSettings:
             of RocketMQ 5 consume in order then. RocketMQ: consumeMessageOrderly.
         retry_delays_ms: delays before the first, second, ... retry of a failed message, and the last one before all
             others, where neither its listener nor the option of its consumer sets one; empty for RocketMQ's delays of
-            10 s, 30 s, 1 min, ... RocketMQ: groupRetryPolicy, which only its clients over gRPC heed.
+            10 s, 30 s, 1 min, ... RocketMQ: groupRetryPolicy, which only its gRPC clients use.
     """
 
     consume: bool = True

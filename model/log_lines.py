@@ -37,11 +37,11 @@ class LogLines:
         return self._write(logger, logging.WARNING, now, text, values)
 
     def info(self, logger: logging.Logger, now: float, text: str, *values: object) -> bool:
-        """As `warning`, for a line about something that is not wrong."""
+        """As `warning`, with the level INFO."""
         return self._write(logger, logging.INFO, now, text, values)
 
     def failure(self, logger: logging.Logger, now: float, text: str, *values: object, error: BaseException) -> bool:
-        """As `warning`, for an error of ours, with its traceback."""
+        """As `warning`, for an error in our own code, with its traceback."""
         return self._write(logger, logging.ERROR, now, text, values, error)
 
     def _write(

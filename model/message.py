@@ -55,7 +55,7 @@ class Properties(dict[str, str]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
-        """Copies and pickles are plain."""
+        """Copy and pickle as an ordinary dict."""
         return dict, (dict(self),)
 
 
@@ -66,7 +66,7 @@ NO_PROPERTIES = Properties()
 class MessageExt(NamedTuple):
     """A message as a consumer gets it. RocketMQ: MessageExt.
 
-    A named tuple, because one is made for every message consumed and nothing else that is immutable costs so little.
+    A named tuple, because one is made for each consumed message, and no other immutable type costs as little.
     The fields from `topic` on are those of the payload, in its order: `model/decode.py` relies on it.
 
     Attributes:

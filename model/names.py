@@ -1,4 +1,7 @@
-"""Checks names, and knows the topics and prefixes with a meaning. RocketMQ: TopicValidator, MixAll, Validators."""
+"""Checks the names of topics, groups, brokers and clients, and defines the reserved topics and prefixes.
+
+RocketMQ: TopicValidator, MixAll, Validators.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Defects of RocketMQ that can be switched on by name, so that people can study what its users saw.
 
-The default everywhere is the sound behaviour. Each quirk is one small `if` where it belongs; search for its name to
-find it.
+Without a quirk the behaviour is correct. Each quirk is one small `if` in the code that it changes; search for its name
+to find it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ from remoting.session import RequestSession, Waiter
 logger = logging.getLogger(__name__)
 
 INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request_for", "respond", "send_parts"}
-"""The methods whose place `Connection.interpose` may give to others: all that pass a command, a frame or bytes."""
+"""The methods that `Connection.interpose` may replace: all that pass a command, a frame or bytes."""
 
 _NO_HEADER: dict[str, Any] = {}
 _NOT_MASTER = int(ResponseCode.NOT_MASTER)
@@ -343,9 +343,9 @@ class Connection(asyncio.Protocol):
             slowest.abort()
 
     def interpose(self, methods: Mapping[str, Callable[..., Any]]) -> None:
-        """Call these functions instead of the methods of those names, on this connection alone; none of them ends that.
+        """Call these functions instead of the methods of those names, on this connection alone; without any, undo that.
 
-        For faults on purpose: `remoting/faults/` and the testbed lose and delay requests so. A connection without them
+        `remoting/faults/` and the testbed lose and delay requests in this way. A connection without such functions
         makes no further call for a command.
         """
         own = vars(self)

@@ -77,7 +77,7 @@ def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -
 
 
 def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The queues and the permission of a topic."""
+    """Translate the request for the queues and the permission of a topic."""
 
     def translate(row: list[Any]) -> dict[str, object]:
         name, read, write, perm, _ = row
@@ -88,7 +88,7 @@ def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 
 
 def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """First and last offset of the queues of a topic, and the time of the last message."""
+    """Translate the request for the first and last offset of each queue of a topic, and its last message's time."""
     topic, broker = fields.text("topic"), caller.facts.broker_name()
 
     def translate(row: list[Any]) -> dict[str, object]:
@@ -119,7 +119,7 @@ def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 
 
 def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Settings of a group."""
+    """Translate a change of the settings of a group."""
     sent = Fields(json_object(body))
     header = {
         "group": sent.text("groupName"),
@@ -134,12 +134,12 @@ def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 
 
 def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Delete a group with its offsets."""
+    """Translate the deletion of a group with its offsets."""
     return TranslatedRequest(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, nothing)
 
 
 def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The groups that read a topic."""
+    """Translate the request for the groups that read a topic."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         rows: Any = msgpack.unpackb(found or b"\x90")
@@ -149,7 +149,7 @@ def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -
 
 
 def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The progress of a group on each queue."""
+    """Translate the request for the progress of a group on each queue."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "times": True}
     if topic := fields.text("topic", ""):
         header["topic"] = topic
@@ -200,7 +200,7 @@ def _not_online(group: str) -> StockAnswer:
 
 
 def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The members of a group."""
+    """Translate the request for the members of a group."""
     group = fields.text("consumerGroup")
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
@@ -239,7 +239,7 @@ def _subscription(topic: str, expression: str, version: int, *, is_sql: bool) ->
 
 
 def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The members of a producer group."""
+    """Translate the request for the members of a producer group."""
     group = fields.text("producerGroup")
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
@@ -257,7 +257,7 @@ def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
 
 
 def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The running info of a member."""
+    """Translate the request for the running info of a member."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
     header["stacks"] = fields.flag("jstackEnable")
     return TranslatedRequest(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
@@ -271,7 +271,7 @@ def _as_it_is(answered: dict[str, Any], found: bytes | None, code: int) -> Stock
 def ask_running_info(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """The same request, sent to the member."""
+    """Translate the request for the running info that a broker relays to the member."""
     asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
     return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
 
@@ -287,7 +287,7 @@ def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
 def ask_to_consume(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """The same request, sent to the member with the message."""
+    """Translate the request to consume a message that a broker relays to the member, with the message."""
     asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "topic": header["topic"]}
     asked["brokerName"] = caller.facts.broker_name()
     message = stored_messages(caller, header["topic"], header["queue_id"], body or b"")

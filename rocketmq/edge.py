@@ -41,7 +41,7 @@ _LIKE_OURS: dict[int, int] = {
     ResponseCode.NOT_ENOUGH_REPLICAS: ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.REPLICATION_TIMEOUT: _FLUSH_SLAVE_TIMEOUT,
 }
-"""Our codes that have a RocketMQ code of like meaning: 14 makes its clients try another broker."""
+"""Our codes that have a RocketMQ code of similar meaning: 14 makes its clients try another broker."""
 
 
 class StockAnswer(NamedTuple):
@@ -80,11 +80,11 @@ class Facts:
         return 0
 
     def topic_id(self, topic: str) -> int:
-        """Number of a topic; 0 if it is not known."""
+        """Topic id of a topic; 0 if it is not known."""
         return 0
 
     def topic_of(self, topic_id: int) -> str | None:
-        """The topic with a number, or None."""
+        """The topic with a topic id, or None."""
         return None
 
     def broker_name(self) -> str:

@@ -37,7 +37,7 @@ _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 
 
 def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """All groups of a client."""
+    """Translate a heartbeat, with all groups of a client."""
     sent = json_object(body)
     said = Fields(sent)
     client_id = said.text("clientID")
@@ -93,7 +93,7 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
 
 
 def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """A client that leaves its group."""
+    """Translate the leave of a client from its group."""
     group = fields.text("consumerGroup", "")
     caller.groups.pop(group, None)
     header = {"client_id": fields.text("clientID"), "groups": [group] if group else []}
@@ -101,7 +101,7 @@ def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tra
 
 
 def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The client ids of a group."""
+    """Translate the request for the client ids of a group."""
     group = fields.text("consumerGroup")
 
     def answer(answered: dict[str, Any], listed: bytes | None, code: int) -> StockAnswer:
@@ -117,7 +117,7 @@ def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Transl
 
 
 def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Locks of queues, which are leases here."""
+    """Translate a request for locks of queues, which are leases here."""
     group, client_id, queues, broker = _queues(body)
 
     def answer(answered: dict[str, Any], rows: bytes | None, code: int) -> StockAnswer:
@@ -130,7 +130,7 @@ def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
 
 
 def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Queues to unlock."""
+    """Translate the release of locks of queues."""
     group, client_id, queues, _ = _queues(body)
     header = {"group": group, "client_id": client_id}
     rows = [[topic, queue_id, -1, -1] for topic, queue_id in queues]
@@ -147,7 +147,7 @@ def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:
 
 
 def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """Whether a filter can be used; a client asks at its start unless it filters by tags. Others are refused."""
+    """Check a filter; a client asks at its start whether it can be used, unless it filters by tags."""
     data = json_object(body).get("subscriptionData")
     if not isinstance(data, dict):
         raise FieldError("subscriptionData is missing")
@@ -159,7 +159,7 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
 def members_changed(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """A notification that a group has changed, or that a queue is free after its lock was refused.
+    """Translate a notification that a group has changed, or that a queue is free after its lock was refused.
 
     Both make a client rebalance at once. Otherwise it would ask for the lock again in 20 s, or in 0.5 s since 5.0.
     """

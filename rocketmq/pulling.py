@@ -41,7 +41,7 @@ _OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, R
 
 
 def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
-    """A pull of a queue, held as long as its client wants."""
+    """Translate a pull of a queue, which the broker holds as long as its client wants."""
     group, topic, flags = fields.text("consumerGroup"), fields.text("topic"), fields.number("sysFlag", 0)
     if flags & _CLASS_FILTER:
         return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by classes are not supported here")
@@ -97,7 +97,7 @@ def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -
 
 
 def topic_id_of(records: bytes) -> int:
-    """The number of the topic that records belong to."""
+    """The topic id of the topic that records belong to."""
     topic_id: int = HEADER.unpack_from(records)[2]
     return topic_id
 
@@ -111,7 +111,7 @@ def stored_message(
 ) -> bytes:
     """Translate one record; a payload that is not one of our messages is delivered as a body, so nothing is skipped.
 
-    `place` is topic, number of the topic and queue id. `more` are properties that only this delivery has, and
+    `place` is topic, topic id and queue id. `more` are properties that only this delivery has, and
     `times_delivered` the deliveries before it, where the record does not contain them.
     """
     topic, topic_id, queue_id = place
@@ -151,7 +151,7 @@ def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, 
 
 
 def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """A message that could not be processed, named by its physical offset."""
+    """Translate the return of a message that could not be processed, named by its physical offset."""
     topic_id, queue_id, offset = place_of(fields.number("offset"))
     topic = caller.facts.topic_of(topic_id)
     if topic is None:
@@ -177,23 +177,23 @@ def _offset(answered: dict[str, Any], body: bytes | None, code: int) -> StockAns
 
 
 def max_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The end of a queue."""
+    """Translate the request for the end of a queue."""
     return TranslatedRequest(RequestCode.GET_MAX_OFFSET, _queue(fields), None, _offset)
 
 
 def min_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The beginning of a queue."""
+    """Translate the request for the beginning of a queue."""
     return TranslatedRequest(RequestCode.GET_MIN_OFFSET, _queue(fields), None, _offset)
 
 
 def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The first offset that is stored at or after a time."""
+    """Translate the request for the first offset that is stored at or after a time."""
     header = {**_queue(fields), "timestamp_ms": max(0, fields.number("timestamp"))}
     return TranslatedRequest(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, None, _offset)
 
 
 def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The committed offset of a group; code 22 means that there is none."""
+    """Translate the request for the committed offset of a group; code 22 means that it has none."""
     header = {"group": fields.text("consumerGroup"), **_queue(fields)}
     if caller.client_id:
         header["client_id"] = caller.client_id
@@ -201,7 +201,7 @@ def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 
 
 def update_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """A commit of one queue."""
+    """Translate a commit of one queue."""
     queue = _queue(fields)
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer, "soon": True}
     row = [queue["topic"], queue["queue_id"], fields.number("commitOffset"), -1]

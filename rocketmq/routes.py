@@ -14,7 +14,7 @@ from rocketmq.frame import Frame
 
 
 def route(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The route of a topic."""
+    """Translate the request for the route of a topic."""
     return TranslatedRequest(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": fields.text("topic")}, None, _route)
 
 
@@ -34,7 +34,7 @@ def _broker(cluster: str, name: str, addresses: Any) -> dict[str, object]:
 
 
 def cluster_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """All brokers."""
+    """Translate the request for all brokers."""
     return TranslatedRequest(RequestCode.GET_BROKER_CLUSTER_INFO, {}, None, _cluster_info)
 
 
@@ -49,7 +49,7 @@ def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> St
 
 
 def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """All topics."""
+    """Translate the request for all topics."""
     return TranslatedRequest(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, None, _topics)
 
 
@@ -85,5 +85,5 @@ def get_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 
 
 def delete_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """Delete a setting: succeeds, because there never is one."""
+    """Delete a setting; always succeeds, because name servers here have no settings."""
     return StockAnswer()

@@ -51,7 +51,7 @@ _SHORT = {
 
 
 def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """One message, or a batch that its header marks as such."""
+    """Translate the send of one message, or of a batch that its header marks as such."""
     if frame.code != RequestCode.SEND_MESSAGE:
         fields = Fields({name: frame.fields.get(short) for name, short in _SHORT.items()})
     if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
@@ -78,7 +78,7 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
 
 
 def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str, str]) -> TranslatedRequest:
-    """One message of a transaction, which its producer ends."""
+    """Translate the send of a half message, whose transaction its producer ends."""
     topic, group = fields.text("topic"), fields.text("producerGroup")
     if is_retry_topic(topic) or _delay_ms(properties, caller.facts.now_ms()):
         raise MessageIllegal(

@@ -32,7 +32,7 @@ from rocketmq.pulling import message_of
 
 
 def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """The end of one transaction, from a producer that ends it or answers a check."""
+    """Translate the end of one transaction, from a producer that ends it or answers a check."""
     offset = fields.number("tranStateTableOffset")
     message_id = fields.text("msgId", "") or fields.text("transactionId")
     header = {"group": fields.text("producerGroup"), "from_check": fields.flag("fromTransactionCheck")}
@@ -51,10 +51,10 @@ def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translated
 def check(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None] | None:
-    """A check of a transaction of the group, with its message as a consumer would get it.
+    """Translate a check of a transaction of the group, with its message as a consumer would get it.
 
-    It names the producer group in the message, where clients look for it. There is no check of a payload that is not a
-    message, because a client could not read it.
+    The producer group is a property of the message, where clients look for it. A payload that is not a message is not
+    checked, because a client could not read it.
     """
     topic, offset, store = header["topic"], header["offset"], caller.store
     message = message_of(body or b"", topic)

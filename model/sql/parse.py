@@ -1,6 +1,6 @@
 """Reads the text of a filter. Its errors have the position, the expectation, and an example. Pure.
 
-lark is imported here, when the first filter is read: most processes have none.
+This module, and lark with it, is imported when the first filter is read, because most processes read none.
 """
 
 from __future__ import annotations

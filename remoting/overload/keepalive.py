@@ -63,7 +63,7 @@ def leave_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
 
 
 def watch_server(sock: OptionSocket) -> None:
-    """Do the same as both functions above, for the socket of a client that has no transport."""
+    """Apply both functions above to the socket of a client that has no transport."""
     _set(sock, _KEEPALIVE + _UNACKNOWLEDGED)
 
 

@@ -85,13 +85,13 @@ class Guarded(Protocol):
     """The server behind a gate, which takes part in its decisions."""
 
     def owner_of(self, name: str) -> str | None:
-        """The owner of an id for as long as the server keeps something of it, as of a member; else None."""
+        """The owner of an id, for as long as the server stores a member or a query with it; else None."""
 
     def rights_changed(self, rights: Gate) -> None:
-        """Users may have lost rights: end the members, requests and queries that need them."""
+        """End the members, requests and queries whose user has lost a right that they need."""
 
     def access_refused(self, peer: str, user: str, text: str) -> None:
-        """A request was refused; called at most `MAX_REFUSALS_REPORTED_PER_S` times a second."""
+        """Record a refused request; called at most `MAX_REFUSALS_REPORTED_PER_S` times a second."""
 
 
 class NoClientState:
@@ -123,7 +123,7 @@ class Gate:
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
         self._unauthenticated: dict[Connection, _Unauthenticated] = {}  # the oldest first
-        self._addresses = Addresses(MAX_UNAUTHENTICATED_OF_ADDRESS)  # of the guests
+        self._addresses = Addresses(MAX_UNAUTHENTICATED_OF_ADDRESS)  # of the connections without a proved key
         self._timer: asyncio.TimerHandle | None = None
         self._principals: dict[str, Principal] = {}
         self._logged_in: dict[Connection, _Session] = {}

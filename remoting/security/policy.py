@@ -57,7 +57,7 @@ class NamePatterns:
         return bool(self._names or self._prefixes)
 
     def names_itself(self, name: str) -> bool:
-        """Whether a name itself is listed, not only a prefix of it."""
+        """Whether the whole name is listed, not only a prefix of it."""
         return name in self._names
 
 

@@ -27,14 +27,14 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         body=f"msgpack array of its target in that version, as {_QUEUES}, the topics popped in it as [[topic, share], "
         "...], and the routes of all topics of the group as it sees them: [[topic, [[broker name, readable queues], "
         "...]], ...]",
-        answer="header `version`; `look_again`: members see different queues of some topic; `wait` without a body: "
-        "keep your queues and ask again; `unchanged` without a body: version and target are those of the request; "
-        f"body: msgpack array of its target, as {_QUEUES}, and the topics in it that are popped, as [[topic, share], "
-        "...]; there queue id -1 stands for all queues of that broker. "
+        answer="header `version`; `look_again`: the members have different routes of some topic, so request its route "
+        "again; `wait` without a body: keep your queues and ask again; `unchanged` without a body: version and target "
+        f"are those of the request; body: msgpack array of its target, as {_QUEUES}, and the popped topics in it, as "
+        "[[topic, share], ...]; there queue id -1 stands for all queues of that broker. "
         "SUBSCRIPTION_GROUP_NOT_EXIST when the caller is not a member",
         names=(
             replace(TOPIC, name="routes").freely(
-                "only topics count that members of the group subscribe to, and their heartbeats took the right"
+                "only topics to which members of the group subscribe are used; their heartbeats took the right"
             ),
         ),
         effect=Effect.CHANGES,
@@ -70,7 +70,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
             ),
             CAUSE,
         ),
-        answer="once it is stored",
+        answer="empty; sent once the mode is stored",
         effect=Effect.CHANGES,
     ),
     RequestCode.GET_GROUP_ASSIGNMENT: RequestSchema(

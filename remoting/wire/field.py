@@ -144,7 +144,7 @@ class RequestSchema:
     def by_sql(self, purpose: str) -> RequestSchema:
         """Return the request that filters by SQL in the place of tags.
 
-        It is a request of its own: a broker of an earlier version would ignore the field, and return everything.
+        It has its own request code: a broker of an earlier version would ignore a new field, and return everything.
         """
         return replace(self, purpose=purpose, fields=tuple(SQL if one is TAG_HASHES else one for one in self.fields))
 

@@ -1,4 +1,7 @@
-"""The requests about groups and their members. RocketMQ: HeartbeatData, ConsumerConnection."""
+"""Schemas of the requests about consumer groups: heartbeats and member lists of consumers, settings by operators.
+
+RocketMQ: HeartbeatData, ConsumerConnection.
+"""
 
 from __future__ import annotations
 

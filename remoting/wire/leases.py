@@ -1,4 +1,7 @@
-"""The requests about leases of queues and committed offsets. RocketMQ: LockBatchRequestBody, ResetOffsetBody."""
+"""Schemas of the requests about leases of queues and committed offsets, and about the progress of groups.
+
+RocketMQ: LockBatchRequestBody, ResetOffsetBody.
+"""
 
 from __future__ import annotations
 

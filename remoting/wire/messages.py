@@ -1,4 +1,4 @@
-"""The requests about messages: send, pull, look up, send back. RocketMQ: PullMessageRequestHeader."""
+"""Schemas of the requests about messages: send, pull, look up, send back. RocketMQ: PullMessageRequestHeader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of POP. RocketMQ: PopMessageRequestHeader, AckMessageRequestHeader.
+"""Schemas of the requests of POP. RocketMQ: PopMessageRequestHeader, AckMessageRequestHeader.
 
 A receipt handle is (broker, topic, queue id, offset, token): the broker draws the delivery token at random, and sends
 it with the batch. The handle is dead as soon as the message is acknowledged or redelivered, or its invisible time is

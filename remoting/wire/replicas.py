@@ -1,4 +1,4 @@
-"""The requests about the replicas of a broker: the register of replica sets, which one name server keeps.
+"""Schemas of the requests about the register of replica sets, which one name server keeps, and about single replicas.
 
 RocketMQ: the requests of its controller, CONTROLLER_ALTER_SYNC_STATE_SET and CONTROLLER_ELECT_MASTER.
 """

@@ -1,4 +1,4 @@
-"""The requests between the replicas of a broker: a replica follows its master (`replica/stream/`).
+"""Schemas of the requests between the replicas of a broker: a replica follows its master (`replica/stream/`).
 
 RocketMQ: HAConnection, AutoSwitchHAConnection, which have a port and a protocol of their own.
 """

@@ -1,4 +1,4 @@
-"""The requests about servers as a whole: health, counters, the list of brokers and their write permissions.
+"""Schemas of the requests about servers as a whole: health, counters, the list of brokers and their permissions.
 
 RocketMQ: RegisterBrokerRequestHeader.
 """
@@ -58,7 +58,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_ABSENT_BROKERS: RequestSchema(
         "admin -> name server",
-        "The brokers that left this name server without a goodbye since it started, and have not returned.",
+        "The brokers that left this name server without unregistering since it started, and have not returned.",
         (
             Field(
                 "topic", str, "only the brokers that have this topic, and only its queues", False, noun=Noun.TOPIC

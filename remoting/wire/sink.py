@@ -1,4 +1,4 @@
-"""The requests of sinks: messages that are published once, a batch at a time."""
+"""Schemas of the requests of sinks, which stage the messages of a batch, and publish the batch exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The requests about topics and their routes. RocketMQ: GetRouteInfoRequestHeader, CreateTopicRequestHeader."""
+"""Schemas of the requests about topics and their routes.
+
+RocketMQ: GetRouteInfoRequestHeader, CreateTopicRequestHeader.
+"""
 
 from __future__ import annotations
 

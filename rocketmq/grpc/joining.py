@@ -108,9 +108,9 @@ def heartbeat(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[
 
 
 def _alive(message: Any) -> Asked:
-    """Answer with a message once the server has answered, as it does to anyone.
+    """Answer with a message once the server has answered a health check.
 
-    A connection without a request is closed after a while, and an idle producer sends nothing else.
+    The check keeps the connection of an idle producer open: a connection without a request is closed after a while.
     """
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:

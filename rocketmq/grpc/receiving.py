@@ -164,7 +164,7 @@ def _message(caller: GrpcCaller, asked: Mapping[str, Any], handle: Handle, recor
 
 
 def query_assignment(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
-    """Translate the question of a push consumer for its share: every member receives from every broker."""
+    """Translate the request of a push consumer for its assignment: every member receives from every broker."""
     topic, group = topic_of(request.topic), group_of(request.group)
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:

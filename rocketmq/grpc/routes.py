@@ -27,12 +27,12 @@ _MASTER = 0
 
 
 def query_name_server(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
-    """Translate the question for the brokers and queues of a topic, at a name server."""
+    """Translate the request for the brokers and queues of a topic, at a name server."""
     return _query(RequestCode.GET_ROUTEINFO_BY_TOPIC, request)
 
 
 def query_broker(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
-    """The same at a broker, which asks its name server."""
+    """Translate the request for the brokers and queues of a topic, at a broker, which asks its name server."""
     return _query(RequestCode.GET_ROUTE_OF_BROKER, request)
 
 

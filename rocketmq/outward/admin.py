@@ -190,7 +190,7 @@ def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple
 
 
 def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A reset of a group that has no members. RocketMQ: ResetOffsetByTimeOldCommand.
+    """Translate a reset of a group without members. RocketMQ: ResetOffsetByTimeOldCommand.
 
     A group with members can be reset by time only, and RocketMQ stops it for 10 s: its own tool does that.
     """

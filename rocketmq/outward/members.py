@@ -34,7 +34,7 @@ _CHECK_CLIENT_CONFIG = 46
 
 
 def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The heartbeat of a client, with all its groups; its locks are renewed.
+    """Translate the heartbeat of a client, with all its groups, and renew its locks.
 
     A lost lock ends the session of its group, as on our brokers: the client asks for its queues again.
     """
@@ -105,7 +105,7 @@ def _consumer(data: ConsumerData) -> dict[str, object]:
 
 
 def leave(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A client that leaves groups."""
+    """Translate the leave of a client from its groups."""
     answers = yield [
         StockCall(RequestCode.UNREGISTER_CLIENT, {"clientID": header["client_id"], "consumerGroup": group})
         for group in header["groups"] or [""]

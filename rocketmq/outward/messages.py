@@ -79,7 +79,7 @@ def _stored(answer: Frame) -> Answered:
 
 
 def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """One message."""
+    """Translate the send of one message."""
     content, properties, born_ms = message_parts(body)
     if delay_ms := header.get("delay_ms"):
         if delay_ms in DELAY_LEVELS_MS:
@@ -94,7 +94,7 @@ def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def send_batch(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Several messages to one queue; their first offset is answered."""
+    """Translate the send of several messages to one queue; the answer has their first offset."""
     parts = [message_parts(payload) for _, payload in unpacked(body)]
     entries = b"".join(batch_entry(content, properties) for content, properties, _ in parts)
     [answer] = yield [send_call(server, header, entries, {"WAIT": "true"}, parts[0][2], is_batch=True)]
@@ -123,7 +123,7 @@ def filter_of(server: Server, header: dict[str, Any]) -> tuple[str, str]:
 
 
 def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A pull of a queue; the messages are returned as records of our brokers."""
+    """Translate a pull of a queue; the answer has the messages as records of our brokers."""
     queue, flags = (header["topic"], header["queue_id"]), _HAS_SUBSCRIPTION
     if header["suspend_ms"]:
         flags |= _MAY_SUSPEND
@@ -162,7 +162,7 @@ def record_of(message: StoredMessage) -> bytes:
 
 
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A message that could not be processed. RocketMQ names it by a place in its log, which a pull returns."""
+    """Translate the return of a failed message. RocketMQ names it by a place in its log, which a pull returns."""
     queue, offset = (header["topic"], header["queue_id"]), header["offset"]
     [found] = yield [_pull(header["group"], queue, offset, 1)]
     messages = [each for each in decode_messages(good(found).body or b"") if each.offset == offset]

@@ -40,7 +40,7 @@ class Delivered(NamedTuple):
 
 
 def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A pop of one queue or of all of a topic."""
+    """Translate a pop of one queue, or of all queues of a topic."""
     group, topic = header["group"], header["topic"]
     first = header.get("consume_from") == ConsumeFrom.FIRST_OFFSET.value
     fields = {
@@ -122,7 +122,7 @@ def _ended(server: Server, group: str, handle: tuple[str, ...], place: tuple[str
 
 
 def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Acknowledgements; the answer names the messages whose handles are dead."""
+    """Translate acknowledgements; the answer names the messages whose handles are dead."""
     dead: list[list[Any]] = []
     places: list[tuple[str, int, int]] = []
     calls: list[StockCall] = []
@@ -146,7 +146,7 @@ def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A change of the invisible time, which gives a message another handle."""
+    """Translate a change of the invisible time, which gives a message another handle."""
     handle = server.cluster.handle(header["token"])
     if handle is None:
         raise ReceiptHandleDead("the connection that popped this message is closed, and its handle is no longer known")

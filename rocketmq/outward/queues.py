@@ -97,7 +97,7 @@ def _start(server: Server, group: str, topic: str, queue_id: int) -> StockCall:
 
 
 def commit(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Commits of queues; the answer names the refused ones."""
+    """Translate commits of queues; the answer names the refused ones."""
     group, rows = header["group"], unpacked(body)
     refused = yield from _commits(server, group, rows, is_reset=bool(header.get("reset")))
     if refused is None:
@@ -153,7 +153,7 @@ def committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def max_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The end of a queue; RocketMQ has no numbers of topics."""
+    """The end of a queue, without a topic id, which RocketMQ does not have."""
     return _offset(StockCall(RequestCode.GET_MAX_OFFSET, queue_fields(header["topic"], header["queue_id"])), topic_id=0)
 
 

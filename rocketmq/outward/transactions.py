@@ -33,7 +33,7 @@ _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 
 def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Half messages, each with a send of its own; the answer has the first of their numbers."""
+    """Translate half messages to one send each; the answer has the first of their numbers."""
     calls = []
     for topic, queue_id, _, check_after_ms, payload in unpacked(body):
         content, properties, born_ms = message_parts(payload)
@@ -52,7 +52,7 @@ def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Ends of transactions.
+    """Translate the ends of transactions.
 
     A broker does not answer an end that leaves a transaction open, so a cheap request is sent instead: each call here
     needs an answer.
@@ -82,7 +82,7 @@ def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | None]:
-    """The check of a half message that was not ended."""
+    """Translate the check of a half message that was not ended."""
     fields = Fields(frame.fields)
     [message] = decode_messages(frame.body or b"")
     place = (fields.text("tranStateTableOffset"), fields.text("commitLogOffset"))
