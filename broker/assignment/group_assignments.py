@@ -145,7 +145,7 @@ class GroupAssignments:
         members: Callable[[], Members],
         now_ms: int,
     ) -> QueryOutcome:
-        """Answer a member; `members` is called when `group_version` differs from that of the last query."""
+        """Answer a member; `members` is called when `group_version` is not the version of the last query."""
         state = self._groups.setdefault(group, _Group())
         if state.members_version != group_version:
             self._record_members(state, members(), group_version)

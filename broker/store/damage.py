@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from broker.store.segments.index import LogKey
 
 MAX_RANGES = 10_000
-"""Ranges that are remembered; more are only counted. A disk with so much damage has to be replaced."""
+"""Ranges that are remembered; more are only counted. A disk with more damage has to be replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
