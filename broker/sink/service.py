@@ -365,4 +365,4 @@ class Sink(Feature):
 
 
 def _nothing(failure: RlabError | None) -> None:
-        """Do nothing: `after_append` is called for the queue's readers; the end of the write is handled elsewhere."""
+    """Do nothing: `after_append` is called for the queue's readers; the end of the write is handled elsewhere."""
