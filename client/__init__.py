@@ -2,13 +2,13 @@
 
     from rlab.client import Message, Producer, PushConsumer
 
-Strategies are in `rlab.client.allocate`, errors in `rlab.model.errors`; all else below is the project's own and may
-change.
+Strategies are in `rlab.client.allocate`, errors in `rlab.model.errors`. All other modules of this folder are internal
+and may change.
 
-The members of a group are residents of one `instance` per process (connections, routes, heartbeats, the schedule of
-passes). `rebalance` decides and owns queues, under `leases`; `pull` fetches, `listeners` runs users' code, `push`,
-`pop` and `lite_pull` are the three kinds of consumers on top. `produce` sends, `transactions` sends together with a
-local change, `admin` asks on behalf of operators.
+The clients of a process share one `instance`: its connections, routes, heartbeats, and the schedule of rebalance
+passes. `rebalance` decides which queues a member owns, and acquires them under `leases`; `pull` fetches messages, and
+`listeners` calls the code of users. `push`, `pop` and `lite_pull` are the three kinds of consumers on top. `produce`
+sends messages, `transactions` sends them together with a local change, and `admin` has the calls for operators.
 
 Read `rebalance/member`, `instance/heartbeats`, `instance/schedule`, `rebalance/plan`, `rebalance/leased_queues`,
 `pull/loop`, `push/consumer`, in this order; docs/reading.md names the lines.

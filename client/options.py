@@ -1,4 +1,4 @@
-"""The options of consumers, and how keyword arguments become options.
+"""The options of consumers, made from keyword arguments and checked.
 
 RocketMQ: DefaultMQPushConsumer, DefaultLitePullConsumer.
 """
@@ -261,9 +261,10 @@ def split_options(
     RocketMQ calls every instance DEFAULT in BROADCASTING: two processes of one machine then write to one file, and
     neither detects it.
 
-    Raises: ConfigError: an unknown name, with the nearest known one; a value out of range; an option that servers of
-        RocketMQ do not support; or BROADCASTING without an `instance_name`, so that the client id would not outlive the
-        process.
+    Raises:
+        ConfigError: an unknown name, with the nearest known one; a value out of range; an option that servers of
+            RocketMQ do not support; or BROADCASTING without an `instance_name`, so that the client id would not outlive
+            the process.
     """
     check_option_names(options, ClientConfig, kind)
     names = {field.name for field in fields(kind)}

@@ -1,4 +1,8 @@
-"""Makes name servers forget a broker that will not return."""
+"""Removes an absent broker that will not return from the lists of all name servers.
+
+A name server lists a broker as absent when the broker is gone and did not unregister. Consumers keep the queues of an
+absent broker for some time, and operators see them in the reports about groups.
+"""
 
 from __future__ import annotations
 

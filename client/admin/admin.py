@@ -1,6 +1,7 @@
 """Administration of a cluster: brokers, topics, groups, offsets, messages. RocketMQ: DefaultMQAdminExt.
 
-Brokers are asked directly, each for its own part, all at the same time; name servers only say where they are.
+Requests go to all brokers directly and at the same time, and each broker answers for its own queues. Name servers only
+provide their addresses.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Admin(ClientLifecycle):
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
-        timeout_s: per request.
+        timeout_s: timeout of each request.
         dialect: protocol of the servers, `rlab`, `rocketmq`, or `auto`, which finds out.
         rng: chooses the name server that is asked first.
         key: proved to every server; by default the key of the environment, if there is one.
@@ -93,7 +94,7 @@ class Admin(ClientLifecycle):
 
         Raises:
             ConnectFailed: none answers.
-            ConfigError: what answers is not a name server.
+            ConfigError: the server that answers is not a name server.
 
         Cancellation: nothing is left open.
         """
@@ -127,7 +128,7 @@ class Admin(ClientLifecycle):
         return BrokerInfo.from_wire(address, unpack(answer))
 
     async def allow_writes(self, broker: str, *, allowed: bool) -> None:
-        """Take the write permission of a broker's topics at every name server, or give it back: producers follow soon.
+        """Remove the write permission of a broker's topics at every name server, or restore it; producers follow soon.
 
         Raises:
             InvalidParameter, ConnectFailed: no such broker; a name server does not answer. Others may have done it.
@@ -141,11 +142,11 @@ class Admin(ClientLifecycle):
         succeeded(answers, "not everywhere:", kind="name server")
 
     async def absent_brokers(self) -> Absence:
-        """The brokers that name servers remember as gone without a goodbye and not back. Never fails."""
+        """The brokers that name servers list as absent: gone without unregistering, and not back. Never fails."""
         return await self._cluster.absent()
 
     async def forget_broker(self, broker: str) -> int:
-        """Forget an absent broker at every name server; returns at how many of them it was absent.
+        """Remove an absent broker from every name server; returns how many of them listed it.
 
         Raises:
             InvalidParameter, NetworkError: it is not absent, or registered; a name server does not answer.
@@ -155,7 +156,7 @@ class Admin(ClientLifecycle):
         return await forget_broker(self._cluster, broker)
 
     async def replicas(self, broker: str) -> ReplicaSetInfo:
-        """The set of replicas of a broker, and how far each replica has come.
+        """The set of replicas of a broker, and the position of each replica.
 
         Raises:
             InvalidParameter: no such broker is registered, or it has no copies.
@@ -232,7 +233,7 @@ class Admin(ClientLifecycle):
     ) -> TopicRoute:
         """Create a topic; brokers that have it already with the same counts are left as they are.
 
-        RocketMQ's UPDATE_AND_CREATE_TOPIC turns an existing topic into the one described, without a word.
+        RocketMQ's UPDATE_AND_CREATE_TOPIC silently changes an existing topic to the requested counts.
 
         Args:
             topic: its name.
@@ -447,8 +448,8 @@ class Admin(ClientLifecycle):
     async def clock_ms(self, topic: str) -> int | None:
         """The wall clock of the brokers of a topic in milliseconds, the earliest if they differ.
 
-        By it an age is turned into the time of a stored message, and not by the clock of this machine, which may be
-        another. None if no broker of the topic answers with its time, as those of RocketMQ.
+        For turning an age into the time of a stored message: the clock of this machine may differ from it. None if no
+        broker of the topic answers with its time; brokers of RocketMQ do not.
 
         Raises:
             TopicNotExist: no such topic.
@@ -480,7 +481,7 @@ class Admin(ClientLifecycle):
             group: its name.
             topic: its name. The group's retry topic is another one: messages that wait there for a retry stay.
             to: the new offsets.
-            queues: only these; all of the topic by default.
+            queues: the queues to reset; all of the topic by default.
             dry_run: change nothing, only return what would change.
             create: allow a group that no broker knows; it will begin at these offsets.
 

@@ -1,11 +1,12 @@
 """Lists the dead-letter messages of a group, and sends them again once the cause of their failures is repaired.
 
 A message that failed more often than `max_attempts` allows is stored in `%DLQ%group`, on the broker that had it. That
-topic has no consumers, so it is read here with plain pulls, without a lease. A re-sent message has the topic, id, keys,
-tags and properties that its producer gave it, and all of its attempts again.
+topic has no consumers, so it is read here with plain pulls, without a lease. Such a stored message is called a letter
+here. A re-sent message has the topic, id, keys, tags and properties that its producer gave it, and its attempts are
+counted from the beginning.
 
-This process may die at any step: a letter is marked as re-sent after a broker has its copy, so it may be sent twice but
-is never forgotten. RocketMQ: "resend" of its dashboard, which keeps no record of it.
+A letter is marked as re-sent after a broker has stored the copy. So if this process dies between the two steps, the
+letter may be sent twice, but it is never lost. RocketMQ: "resend" of its dashboard, which keeps no record of it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterQueue:
-    """Numbers of the dead letters on one broker; and when the first and the last were stored, wall clock in ms."""
+    """The counts of dead letters on one broker, and when the first and the last were stored, wall clock in ms."""
 
     queue: MessageQueue
     letters: int
@@ -264,7 +265,7 @@ class DeadLetterAdmin:
     ) -> tuple[list[tuple[MessageExt, str]], int]:
         """Read from an offset; returns messages as `decode_or_keep` does, and the next offset."""
         messages, next_offset = await self._cluster.pull(address, self.group, queue, offset, max_n)
-        # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
+        # Deleted or damaged messages: continue after them. Never go back, or the iteration would not end.
         return messages, next_offset if messages else max(offset + 1, next_offset)
 
 

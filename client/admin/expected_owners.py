@@ -6,8 +6,8 @@ same inputs: the route, the member list of the broker that the member asks, and 
     broker-a lists members A, B of group "orders", 3 queues on broker-a, strategy AVG
     target_of(...)  ->  {orders@broker-a:0: (A,), orders@broker-a:1: (A,), orders@broker-a:2: (B,)}
 
-Current and target differ for a moment in every rebalance; if they stay different, something is wrong, and which of the
-inputs it is can be read off the record.
+Current and target owners differ for a moment in every rebalance. If they stay different, something is wrong, and the
+record shows which input of the computation differs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from model.topic_route import TopicRoute
 
 
 def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
-    """The members of a group, sorted by client id, each put together from the reports of all brokers.
+    """The members of a group, sorted by client id; each is merged from the reports of all brokers.
 
     Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: the
     report of the broker where the member expires last.

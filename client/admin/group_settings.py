@@ -1,4 +1,7 @@
-"""Group settings of every broker: asked for, and changed on all of them with one cause."""
+"""Reads the settings of a group from every broker, and changes them on all brokers with one cause.
+
+The cause is the id that the events of all brokers about this change have in common.
+"""
 
 from __future__ import annotations
 

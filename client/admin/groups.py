@@ -1,4 +1,8 @@
-"""Reads groups from all brokers of a cluster, and names the queues that are away with absent brokers."""
+"""Reads groups from all brokers of a cluster, and lists the queues of absent brokers.
+
+Every broker knows only its own part of a group: its queues, and the members that send heartbeats to it. The parts are
+merged here.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +79,9 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
 def with_kept_queues(
     routes: Mapping[str, TopicRoute], topics: Iterable[str], absence: Absence
 ) -> Mapping[str, TopicRoute]:
-    """The routes as members use them: with the queues of brokers that have not been away for long enough.
+    """The routes as members use them: including the queues that members keep for absent brokers.
 
-    Members keep these for a time (`client/instance/routes.py`), so their targets have them.
+    Members keep these queues for some time (`client/instance/routes.py`), so their targets contain them.
     """
     made = dict(routes)
     for topic in sorted(topics):
@@ -115,7 +119,7 @@ async def assignment_of(cluster: ClusterRequests, group: str) -> AssignmentInfo:
 
 
 def header_of(answer: Answer) -> Mapping[str, Any]:
-    """What a broker adds to the progress of a group: damaged messages, and where the group begins."""
+    """The fields that a broker adds to the progress of a group: damaged messages, and start offsets."""
     return {} if isinstance(answer, RlabError) else answer.header
 
 

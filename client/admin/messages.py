@@ -111,7 +111,7 @@ async def _find_on(
 
 
 def _half_text(known: tuple[int, float] | None) -> str:
-    """The state of a half message in words: what its broker knows of it, None once it is ended."""
+    """The state of a half message as text, from the data of its broker, which is None once the transaction is ended."""
     if known is None:
         return "ended"
     checks, next_s = known

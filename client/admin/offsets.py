@@ -1,4 +1,8 @@
-"""Resets the offsets of a group for `Admin`. RocketMQ: ResetOffsetByTimeCommand."""
+"""Resets the offsets of a group for `Admin`. RocketMQ: ResetOffsetByTimeCommand.
+
+First all brokers of the topic return their plan, and then all of them carry it out. So nothing is reset anywhere if one
+broker refuses.
+"""
 
 from __future__ import annotations
 

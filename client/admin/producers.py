@@ -1,4 +1,4 @@
-"""Producer groups for `Admin`: their members, and their open transactions."""
+"""Reads producer groups for `Admin`: their members, and their open transactions."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberInfo:
-    """One member of a group, put together from what every broker knows of it."""
+    """One member of a group, merged from the reports of all brokers."""
 
     client_id: str
     address: str  # `host:port` its connections come from, "" while it is not connected
@@ -131,7 +131,7 @@ class QueueProgress:
     def from_wire(
         cls, broker_name: str, wire: Any, damaged: int = 0, start: int | None = None, in_flight: int | None = None
     ) -> QueueProgress:
-        """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the other two."""
+        """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the other arguments."""
         topic, queue_id, min_offset, max_offset, committed, owner, _ = wire
         return cls(
             queue=MessageQueue(topic, broker_name, queue_id),
@@ -334,7 +334,7 @@ class GroupInfo:
 
     @property
     def balanced(self) -> bool:
-        """Whether the group has converged: every queue has the owner that its target names, and all owners answer."""
+        """Whether the group has converged: every queue is owned by its target, and all owners answer."""
         settled = all(queue.settled for queue in self.queues)
         return settled and not self.unknown_strategies and not self.stranded and not self.unattended
 

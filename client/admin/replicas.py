@@ -1,6 +1,7 @@
-"""The replicas of a broker, as an operator sees them: the row of the set, and how far each replica has come.
+"""The replicas of a broker for operators: the row of the set in the register, and the position of each replica.
 
-Each replica is asked for itself. The master knows how far the others are; the newest row that any of them has counts.
+Every replica is asked for its own state, and the master also returns the positions of the others. If the replicas
+return different rows of the set, the newest one counts.
 """
 
 from __future__ import annotations

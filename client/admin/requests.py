@@ -1,4 +1,8 @@
-"""Requests to many servers of a cluster at once, for administration; answers are keyed by name or address."""
+"""Requests to many servers of a cluster at once, for administration; answers are keyed by name or address.
+
+A server that fails does not fail the others: its error is in the place of its answer, and the caller decides. A request
+to a set of replicas goes on to the next master while there is time.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Reads the trace of a cluster, the topic SYS_TRACE of all its brokers, as it grows.
 
-Reading joins no group and commits nothing: brokers keep no message for it, and no operator sees it.
+Reading joins no group and commits no offset. So brokers keep no messages for the reader, and it is in no list of
+groups.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class TraceReader:
         return events
 
     async def missing(self, trace_s: float | None = None) -> MissingTrace:
-        """What the last read could not have, because its brokers are absent or did not answer; see `missing_of`.
+        """The parts that the last read could not get, because their brokers are absent or did not answer; see
+        `missing_of`.
 
         Cancellation: harmless.
         """

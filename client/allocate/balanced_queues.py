@@ -118,8 +118,9 @@ class BalancedQueues:
     def _share_among_kinds(self, kinds: _Kinds, takers_of: Mapping[str, Sequence[_Topics]]) -> dict[str, Ints]:
         """For each queue the kind that gets it, a number in `takers_of`, by topic; topics of one kind are left out.
 
-        First every queue goes to the next point on the ring. That is even among the members of a topic, but not over
-        all topics; so the numbers are levelled, and the queues are assigned again with room for those numbers.
+        First every queue goes to the next point on the ring. This is even among the members of a topic, but not over
+        all topics. So the counts are levelled, and the queues are assigned again, with a limit of that count for each
+        kind.
         """
         names = {topics: f"{number:06}" for number, topics in enumerate(kinds)}
         rings = _Rings(kinds) if len(kinds) > 1 else None

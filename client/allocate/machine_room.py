@@ -99,7 +99,7 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """The inner strategy shows, because members have to agree on it as well."""
+        """The name contains that of the inner strategy, because all members need the same inner strategy."""
         return f"MACHINE_ROOM_NEARBY-{self._inner.name}"
 
     def allocate(

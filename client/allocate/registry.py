@@ -1,4 +1,4 @@
-"""The strategies that a name is enough to make: built-in ones, and ones of installed packages. Pure.
+"""The registry of strategies by name: the built-in ones, and the ones of installed packages. Pure.
 
 A built-in strategy is one line in `_BUILT_IN`. Help texts, `rlab strategies`, `rlab whatif`, tests and the tables of
 `docs/strategies.md` read the list from here. A package adds a strategy by an entry point, whose name is the

@@ -1,4 +1,4 @@
-"""Tasks that live from a `start()` to a `shutdown()`.
+"""BackgroundTasks: the tasks of a client, which run from its `start()` to its `shutdown()`.
 
 A task group belongs to a block of code; a client that is started in one function and shut down in another has no such
 block. `BackgroundTasks` gives it one: a task that holds a task group open. It is the only place of the

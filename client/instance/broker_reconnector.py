@@ -1,22 +1,23 @@
-"""Connects a client instance to the masters of brokers: again to lost ones, and to the next master of a set.
+"""Reconnects a client instance to the masters of brokers: to lost ones, and to the next master of a set of replicas.
 
 RocketMQ registers right after a broker's channel becomes active, but makes the channel only when a request needs it, so
-that a member of a restarted broker may be missing until its next heartbeat, 30 s. Here a lost broker is tried at once,
-with a back-off; when it has answered a heartbeat, and so knows us again, every group runs a pass.
+that a restarted broker may lack a member until its next heartbeat, for up to 30 s. Here a lost broker is tried at once,
+with a back-off; when it has answered a heartbeat, and so has our members again, every group runs a pass.
 
 A broker that restarts is in no route for a moment. A client that polls in that moment would see its return only in
 the next poll. So a lost broker is tried for some time even if no route names it, and when it is up, the routes are
-polled. They are polled, too, when its queues have been kept for as long as they are kept (`routes.py`), so that all
-members revoke them at that time, whatever their poll interval is.
+polled. They are also polled at the end of the time for which the queues of a lost broker are kept (`routes.py`), so
+that all members revoke these queues at the same time, whatever their poll interval is.
 
 A broker may also return at another address, for instance in a new container. So once an attempt has failed, the name
 server is asked every second whether a route has changed, for a minute after the last loss: one small request for all
 lost brokers together.
 
 A broker without copies has one address, and a send to it fails while it is away. A set of replicas has another master
-soon: a request that has to reach its master waits for the next one, as long as its time lasts. Three things lead there,
-and each alone suffices: a replica that does not serve answers NOT_MASTER with the address of the master; a name server
-notifies of the changed route (`route_updates.py`); the name servers are asked at once when the connection is lost.
+soon: a request that has to reach its master waits for the next one until its timeout. A client finds the next master in
+three ways, each of which is sufficient: a replica that does not serve answers NOT_MASTER with the address of the
+master; a name server notifies of the changed route (`route_updates.py`); the name servers are asked at once when the
+connection is lost.
 
 The queues of a set are known by the broker name, so a member keeps them when the master moves. But its sessions
 (`lease_session.py`) are with one process: they end, and the next master confirms each lease before messages are
@@ -209,7 +210,7 @@ _MAY_BE_DONE = (*_NOTHING_DONE, ConnectionLost, ReplicationTimeout)
 
 
 class Masters:
-    """See the module header; `register_at` registers with masters at these new addresses.
+    """The connections to the masters of all brokers; `register_at` registers the members at masters with new addresses.
 
     Attributes:
         connections: broker name -> open connection to its master, for frequent requests; see `forget_old`.

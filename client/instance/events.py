@@ -1,8 +1,8 @@
 """Events of one consumer about its queues, and reports of records that no consumer can decode.
 
-An undecodable record is passed over, because it never becomes decodable. To ask for it again would stop its queue for
-ever, and to fail the batch it came in would send its neighbours to the DLQ: a client that stores nonsense would hurt
-every consumer of the topic.
+An undecodable record is skipped, because it never becomes decodable. If it were pulled again, its queue would stop for
+ever; if its batch failed, the other messages of the batch would go to the DLQ. So one client that stores invalid
+records would stop every consumer of the topic.
 """
 
 from __future__ import annotations

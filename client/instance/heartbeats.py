@@ -1,12 +1,14 @@
-"""Heartbeats of a client instance: all its groups in one message, to every broker; and what brokers refuse to it.
+"""Heartbeats of a client instance to every broker, one for all of its groups; and the refusals of brokers.
 
-RocketMQ: MQClientInstance. A group that an operator has switched off goes on asking, each of its queues every second,
-so that it consumes again soon after it is switched on. One warning says what to do; a warning for each refusal would
-bury the rest of the log.
+A heartbeat registers the members at a broker, and its answer prolongs their sessions (`lease_session.py`). RocketMQ:
+MQClientInstance.
 
-The master of a set of replicas may hang, and another one takes its place, which we cannot reach. That one keeps our
-queues for some time, so we dispatch for a shorter time after the last heartbeat that was answered (`SET_SESSION_S`),
-and send three in it.
+A group that an operator has disabled goes on pulling each of its queues every second, so that it consumes soon after it
+is enabled again. It logs one warning with the remedy, because a warning for each refusal would flood the log.
+
+The master of a set of replicas may hang, and another replica, which this client cannot reach, may become the master.
+The new master keeps the leases of this client for a limited time. So for a set, messages are dispatched for a shorter
+time after the last answered heartbeat (`SET_SESSION_S`), and three heartbeats are sent within that time.
 """
 
 from __future__ import annotations

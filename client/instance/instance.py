@@ -1,4 +1,4 @@
-"""The instance that the producers and consumers of one process and instance name share.
+"""ClientInstance: the part that all producers and consumers of one process and instance name share.
 
 RocketMQ: MQClientInstance. One connection per broker, one rebalance loop, one heartbeat, one route table. Its
 background tasks are independent of each other: RocketMQ runs them on one thread, where a broker that does not answer
@@ -49,7 +49,7 @@ FIRST_ROUTE_POLL_S = 1.0
 
 
 class ClientInstance:
-    """One running client; made by `client/instance/registry.py`."""
+    """One running client instance; made by `client/instance/registry.py`."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config

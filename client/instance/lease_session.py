@@ -1,8 +1,8 @@
 """The time until which a member may dispatch messages under its leases of one broker. Pure.
 
 A broker ends a lease when no heartbeat of its owner has come for the session timeout, or shortly after their connection
-has closed. The owner may be out of its reach then, so it computes by itself a time no later than the broker's: the last
-answered heartbeat arrived at the broker after it was sent.
+has closed. At that moment the broker may be unable to reach the owner. So the owner computes a time that is never later
+than the broker's, because a heartbeat arrives at the broker after it was sent:
 
     heartbeat sent at 10.0, answered at 10.2, timeout 3 s    the broker keeps our leases until 13.0 at least
     heartbeat sent at 11.0, not answered                     dispatch stops at 13.0: it may not have arrived
@@ -10,7 +10,7 @@ answered heartbeat arrived at the broker after it was sent.
 
 A session ends by one of these, or by an answer that we were not a member, and is not continued: the next answered
 heartbeat begins a new one, under which the broker has to confirm each lease before it is valid again. If the queue was
-granted to no other member in between, the owner goes on with the messages it has.
+granted to no other member in between, the owner goes on with the messages that it has fetched.
 
 RocketMQ: a client counts on its lock until 30 s after the answer, a broker keeps it until 60 s after the request; and
 only orderly consumers check it.

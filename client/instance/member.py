@@ -1,4 +1,8 @@
-"""The life of a client, clients as their client instance sees them, and the instance as its own parts see it.
+"""The interfaces between clients and their client instance.
+
+`ClientLifecycle` has the states from start to shutdown of every client. `Resident`, `CheckingProducer` and
+`GroupMember` are the methods of clients that an instance calls; `InstanceHost` has the methods of an instance that its
+own parts call.
 
 RocketMQ: ServiceState, MQConsumerInner.
 """
@@ -41,7 +45,7 @@ class ClientLifecycle(ABC):
 
     _state = ServiceState.CREATE_JUST
     _home: OwningLoop | None = None
-    """Where it was started; see `OwningLoop`."""
+    """The process and event loop in which it was started; see `OwningLoop`."""
 
     async def __aenter__(self) -> Self:
         await self.start()

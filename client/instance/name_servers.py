@@ -1,4 +1,4 @@
-"""Asks the name servers: one at a time, the next one when it fails. RocketMQ: NettyRemotingClient."""
+"""Sends requests to name servers: to one, and to the next one when it fails. RocketMQ: NettyRemotingClient."""
 
 from __future__ import annotations
 

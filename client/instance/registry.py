@@ -1,4 +1,4 @@
-"""One client instance per process (more exactly: per event loop) and instance name. RocketMQ: MQClientManager."""
+"""The client instances of a process, one for each event loop and instance name. RocketMQ: MQClientManager."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Keeps the routes of a client instance: asks for them, and does what a change of them asks for.
+"""Keeps the routes of a client instance up to date, registers at new brokers, and wakes the groups whose queues change.
 
-They are asked for at an interval, when a client needs a topic, when a name server notifies of a change, and while a
-broker cannot be reached. The polls alone suffice; a notification makes the same change seen within a tenth of a second.
+Routes are requested at an interval, when a client needs a topic, when a name server notifies of a change, and while a
+broker cannot be reached. The polls alone are sufficient; with a notification, a change is seen within a tenth of a
+second.
 
 RocketMQ: MQClientInstance.updateTopicRouteInfoFromNameServer, which only polls.
 """

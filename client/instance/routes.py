@@ -1,20 +1,22 @@
-"""The routes of a client: which brokers serve which queues, as a name server last answered. Pure.
+"""The routes of a client: which brokers serve which queues, by the last answers of name servers. Pure.
 
 Invariant: everything this cache answers is derived from the routes that it holds now; there is no second table that
 could be older. (In RocketMQ the queues that are assigned to consumers are a table of their own, which is refreshed only
 when a route is seen to change: after a broker restart it could miss queues until the consumer was restarted.)
 
-A route goes only by the answer of a name server. The two cases without a route are kept apart:
+A route is removed only by the answer of a name server. Two cases without a route are distinguished:
 
     the request failed     nothing new is known    `update` is not called; the old route stays
-    TOPIC_NOT_EXIST        there is none           update(topic, None); the route goes, its queues are revoked
+    TOPIC_NOT_EXIST        no such topic update(topic, None); the route is removed, its queues are revoked
 
-Of a set of replicas, the master with the highest epoch is right, whichever name server answers: one that lags names an
-earlier one, and is not believed. A replica that is asked in its place names the master as well (`follow`).
+The master of a set of replicas is the one with the highest epoch, whichever name server answers: a name server that
+lags returns an earlier master, which is ignored. A replica that is not the master answers with the address of the
+master (`follow`).
 
-RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
-died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
-not give it while it cannot know yet, right after its own start (`namesrv/beginning.py`).
+RocketMQ keeps the old route for ever in both cases without a route. So a topic that was deleted, or whose last broker
+died, keeps its queues in every client until that client restarts. In return for removing routes, a name server here
+must not answer TOPIC_NOT_EXIST right after its own start, before brokers have registered with it
+(`namesrv/beginning.py`).
 
 RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfoFromNameServer).
 """

@@ -1,7 +1,7 @@
 """Asks a broker for the member list of a group, and caches the answer by its group version.
 
 RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdList), so that members with different lists
-assign a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic
+assign a queue twice or not at all. Here every member asks the same broker: the first one, by name, that serves a topic
 of the group and answers. `Quirk.RANDOM_VIEW` restores RocketMQ's way.
 
 The cost of a change follows its size: a broker answers with the difference from the version that the client has. The

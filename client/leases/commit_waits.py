@@ -1,11 +1,11 @@
-"""The queues with an offset to commit that was not sent yet, each of which waits for a pull to take it along. Pure.
+"""The queues with an offset to commit that was not sent yet, each of which waits for a pull to carry it. Pure.
 
 A pull carries the offset to commit of its queue. While a queue has messages that costs nothing; but the pull after the
 last one is parked at the broker, and messages that finish then have no pull to go with:
 
     pull answered, next pull sent        it carries the offset finished before
     message finished at 10.00            add(q, 10.00), unsent
-    pull answered, next pull sent        it takes the offset along: q is not unsent any more, and nothing is due
+    pull answered, next pull sent        it carries the offset: q is not unsent any more, and nothing is due
     message finished at 10.02            add(q, 10.02)
     10.12, no pull since then            take -> q, and all others that are unsent: one request is enough for all
 

@@ -2,7 +2,8 @@
 
 RocketMQ: LocalFileOffsetStore, with its file and a `.bak` beside it. `<offsets_dir>/<client id>/<group>/offsets.json`
 is replaced as a whole: written beside it, synced, and renamed, after the file so far was renamed to `offsets.json.bak`.
-So a crash at any moment leaves one of the two whole; what only the newer one has is consumed again.
+So after a crash at any moment at least one of the two files is complete. Messages whose offsets were only in the other
+one are consumed again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stores the offsets of a consumer without leases: the interface, and the store that keeps them at the brokers.
 
-RocketMQ: OffsetStore, RemoteBrokerOffsetStore. The other one is `client/leases/local_offset_store.py`.
+RocketMQ: OffsetStore, RemoteBrokerOffsetStore. The other store is `client/leases/local_offset_store.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sends the offsets to commit that no pull has taken along in time; `client/leases/commit_waits.py` decides which."""
+"""Commits the offsets that no pull has carried in time; `client/leases/commit_waits.py` decides which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks brokers for offsets of their queues: the first, the end, the one of a time, the committed one of a group."""
+"""Requests offsets of queues from their brokers: the first, the end, the first at a time, and the committed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic as a consumer without leases wants it: since when, and which number the topic has at each broker. Pure.
+"""WantedTopic: when a consumer without leases first subscribed to a topic, and the topic's number at each broker. Pure.
 
 `LAST_OFFSET` begins at the moment of the first subscription. A queue that this consumer first sees later is read from
 that moment on, as the clock of its broker had it. The clock of the client is not compared with a broker's clock: if it
@@ -7,8 +7,8 @@ loop time of this process both go on at the same rate, so their difference shows
 
     subscribed at loop time 100 s; at 140 s broker-a answers that it is 12:00:45     at broker-a it was 12:00:05
 
-The moment is stored with the offsets, for each broker that has answered. After a restart of the consumer it is known
-for the others by the difference of two brokers' clocks, which both have answered.
+The moment is stored with the offsets, for each broker that has answered. After a restart of the consumer, the moment at
+another broker is computed from a stored moment and the difference of the two brokers' clocks, once both have answered.
 """
 
 from __future__ import annotations

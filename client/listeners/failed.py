@@ -1,6 +1,7 @@
-"""Failed: the result of a listener that says how its messages failed, and what to do with them. Pure.
+"""Failed: the result of a listener that decides what happens to its failed messages. Pure.
 
-A listener that has no more to say returns None or a `ConsumeResult`, or raises. Of a batch of the messages 5 6 7 8:
+A listener without a decision returns None or a `ConsumeResult`, or raises. The results for a batch of the messages 5 6
+7 8:
 
     Failed()                     all four again, as RECONSUME_LATER: after the usual wait
     Failed(retry_after_s=60)     all four again in a minute; in order their queue, or key, is suspended for it
@@ -25,12 +26,13 @@ _MAX_RETRY_AFTER_S = MAX_DELAY_MS / 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Messages that failed; `max_attempts` ends the retries whatever is said here.
+    """The decision about failed messages; `max_attempts` ends the retries in any case.
 
-    Args: retry_after_s: wait before the next attempt, instead of the wait of the options; up to 40 days. In order the
-        queue, or key, waits for it. RocketMQ has 18 levels, and in order cuts it to 30 s. dead_letter: whether they go
-        to the DLQ at once. In BROADCASTING, which has none, they are logged and skipped. done: how many messages at the
-        beginning of the batch were processed. The others have failed.
+    Args:
+        retry_after_s: wait before the next attempt, instead of the wait of the options; up to 40 days. In order the
+            queue, or key, waits for it. RocketMQ has 18 levels, and in order cuts it to 30 s.
+        dead_letter: whether they go to the DLQ at once. In BROADCASTING, which has none, they are logged and skipped.
+        done: how many messages at the beginning of the batch were processed. The others have failed.
 
     Raises:
         InvalidParameter: a number is out of its range, or a time is given for dead-letter messages.
@@ -53,7 +55,7 @@ class Failed:
             raise InvalidParameter(f"done must be the number of processed messages, got {self.done!r}")
 
     def wait_s(self, usual_s: float) -> float:
-        """Return the wait before the next attempt, which is `usual_s` unless the listener said another one."""
+        """Return the wait before the next attempt: `usual_s`, or the one that the listener has chosen."""
         return usual_s if self.retry_after_s is None else self.retry_after_s
 
     def split(self, messages: Sequence[MessageExt]) -> tuple[Sequence[MessageExt], Sequence[MessageExt]]:

@@ -1,12 +1,13 @@
-"""Stops to wait for listeners that do not return: their messages fail, as if they had said RECONSUME_LATER.
+"""Ends the wait for listeners that do not return in time: their messages fail, as with RECONSUME_LATER.
 
-Otherwise a listener that hangs would hold its messages, its worker and the committed offset for ever; in order, its
-whole queue; and in POP it would extend the invisible time for ever. What follows is what follows from any failure: the
-messages are sent back for the retry topic, in order retried in their place, and sent to the DLQ after the last attempt.
+Otherwise a listener that hangs would hold its messages, its worker and the committed offset for ever; in order, also
+its whole queue; and with POP, the invisible time would be extended for ever. The messages are handled like those of any
+failure: they are sent back for the retry topic, or in order retried in their place, and they go to the DLQ after the
+last attempt.
 
-An async listener is cancelled, so it has ended before its messages are redelivered. A plain one cannot be ended: it
-goes on in its thread while its messages may be with another call, here or at another member. So a warning and an event
-declare the timeout before that. Its result is ignored, and commits nothing. RocketMQ: consumeTimeout.
+An async listener is cancelled, so it has ended before its messages are redelivered. A plain one cannot be stopped: it
+goes on in its thread while another call, here or at another member, may get its messages. So a warning and an event
+report the timeout before that. Its result is ignored, and commits nothing. RocketMQ: consumeTimeout.
 """
 
 from __future__ import annotations

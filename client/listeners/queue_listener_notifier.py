@@ -1,8 +1,8 @@
 """Notifies the user's queue listener of changes: which queues a topic has, and which of them are this member's.
 
-RocketMQ: MessageQueueListener. There the listener of a lite pull consumer *is* what starts to pull, so that a user who
-set one of his own got no messages (apache/rocketmq#2127). Here it observes and nothing depends on it: it is called for
-one change after the other in a separate task, and a slow one gets the newest state instead of every one between.
+RocketMQ: MessageQueueListener. There the listener of a lite pull consumer starts the pulls, so that users who set a
+listener got no messages (apache/rocketmq#2127). Here it only observes: it is called for one change after the other in a
+separate task, and a slow listener gets the newest state and skips the states in between.
 """
 
 from __future__ import annotations

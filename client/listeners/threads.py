@@ -1,8 +1,8 @@
 """The threads that plain listeners run in: as many as a consumer has workers, and others in place of those that hang.
 
-They are daemon threads: the end of the process waits for none of them. A consumer has waited before that, in its
-shutdown, for up to `shutdown_grace_s`. The threads of `concurrent.futures` keep their
-process from ending until the last of them returns, so one listener that hangs would keep it for ever.
+They are daemon threads: the end of the process does not wait for them. A consumer has waited before that, in its
+shutdown, for up to `shutdown_grace_s`. The threads of `concurrent.futures` keep their process alive until the last of
+them returns, so one listener that hangs would keep it alive for ever.
 
 A thread may catch everything that a call raises, because it hands it on to the task that waits for the call.
 """

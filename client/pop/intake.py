@@ -1,7 +1,7 @@
 """The common part of both POP consumers: drops unwanted tags, acknowledges, and returns messages to their brokers.
 
-They differ in the side that asks: a push consumer pops in loops and decides by the results of its listeners
-(`consumption.py`), a `PopConsumer` pops when its user calls and lets the user decide (`receiver.py`).
+A push consumer pops in loops, and the results of its listeners decide about the messages (`consumption.py`). A
+`PopConsumer` pops when its user calls `receive`, and the user decides (`receiver.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The pop loop of one topic on one broker. RocketMQ: DefaultMQPushConsumerImpl.popMessage, PopMessageService."""
+"""The pop loop of a push consumer: requests messages of one topic from one broker, again and again.
+
+The broker holds a request while it has no message (long polling). Each answer goes to a callback. While too many of its
+messages are unfinished the loop waits, so that other members can get the rest.
+
+RocketMQ: DefaultMQPushConsumerImpl.popMessage, PopMessageService.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The requests of POP: pop messages, acknowledge them, change their invisible time."""
+"""The requests of POP to brokers: pop messages, acknowledge them, change their invisible time.
+
+The most frequent requests have two forms: a coroutine, and a `start_` function without a task that calls back with the
+answer, because a task costs as much as the rest of the request.
+"""
 
 from __future__ import annotations
 

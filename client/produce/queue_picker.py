@@ -7,12 +7,11 @@ the last try failed on; and, with `avoid_slow_brokers`, around brokers that answ
                                                       5 s         -> 10 s      0.55 s -> 2 s
     a failed send         counts as 10 s              3 s         ->  6 s      less   -> not at all
 
-A refusal that is about one topic (no permission, no such topic or queue) has the broker avoided for that topic alone:
-the broker is well, and other topics on it must not lose half of their brokers by it. One that is about the message has
-nothing avoided.
+After a refusal that concerns one topic (no permission, no such topic or queue) the broker is avoided for that topic
+alone: the broker works, and other topics still need it. A refusal that concerns the message has no effect here.
 
 Invariant: a queue is always picked. Avoiding is a preference, in this order: a broker that is neither avoided nor the
-one that just failed; one that is avoided for being slow, but answered; any but the one that just failed; any.
+one that just failed; one that is avoided because it was slow, but answered; any except the one that just failed; any.
 
 RocketMQ: MQFaultStrategy and LatencyFaultToleranceImpl with the latencies of 5.x, TopicPublishInfo,
 SelectMessageQueueByHash.
@@ -167,10 +166,11 @@ def _runs(queues: Sequence[MessageQueue], start: int) -> list[tuple[int, str]]:
 
 
 def check_queue_of(topic: str, queue: MessageQueue) -> MessageQueue:
-    """Return a queue that a user has chosen for a message of a topic.
+    """Check the queue that a user has chosen for a message of a topic, and return it.
 
-    Raises: InvalidParameter: it is not a queue, or belongs to another topic. RocketMQ: "message's topic not equal mq's
-        topic".
+    Raises:
+        InvalidParameter: it is not a queue, or belongs to another topic. RocketMQ: "message's topic not equal mq's
+            topic".
     """
     if check_queue(queue).topic != topic:
         raise InvalidParameter(f"a message of topic {topic!r} cannot be sent to queue {queue} of another topic")

@@ -1,4 +1,11 @@
-"""The pull loop of one owned queue. RocketMQ: DefaultMQPushConsumerImpl.pullMessage, PullMessageService."""
+"""The pull loop of one owned queue: one pull after the other, until the queue is revoked or its lease is lost.
+
+    wait while flow control pauses the queue
+    pull, with the offset to commit                 the broker answers, or holds the pull until a message arrives
+    put the messages into the process queue         and wake a worker
+
+RocketMQ: DefaultMQPushConsumerImpl.pullMessage, PullMessageService.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +187,7 @@ class PullLoop:
             owned.pending_pull = None
 
     async def _handle_answer(self, response: Command, token: int, asked: SubscriptionData) -> bool:
-        """Handle the answer to a pull of these tags under this token; returns whether to go on."""
+        """Handle the answer to a pull of this subscription under this token; returns whether the loop goes on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             # The queue was revoked after the answer had arrived and before this task ran, so that `stop` could not

@@ -64,7 +64,7 @@ class OrderedProcessQueue(ProcessQueue):
     __slots__ = ("_dispatched", "_lane_of", "_lanes", "_ready", "_suspended")
 
     def __init__(self, start_offset: int, lane_of: LaneOf, **limits: int) -> None:
-        """Make an empty one; the limits are those of `ProcessQueue`."""
+        """Make an empty queue; the limits are those of `ProcessQueue`."""
         super().__init__(start_offset, **limits)
         self._lane_of = lane_of
         self._lanes: dict[str | int, _Lane] = {}
@@ -79,7 +79,7 @@ class OrderedProcessQueue(ProcessQueue):
         return self._dispatched + len(self._run)
 
     def put(self, messages: Iterable[MessageExt]) -> None:
-        """Add what a pull brought; see `ProcessQueue.put`."""
+        """Add the messages of a pull; see `ProcessQueue.put`."""
         super().put(messages)
         if self._lanes:  # what waits outside of the lanes comes after all that is in them
             self._sort()

@@ -1,4 +1,8 @@
-"""A queue that a consumer owns: from the grant of its lease to the release, or without a lease while it is read."""
+"""OwnedQueue: a queue that a consumer owns, from the grant of its lease to its release, or without a lease.
+
+It joins the parts of one ownership: the fencing token, the session that keeps the lease valid, the process queue with
+the fetched messages, and the offset to commit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from remoting.command import Command
 
 @dataclass(slots=True)
 class DispatchCounts:
-    """How many messages were dispatched, redelivered ones each time, and how long after they were stored."""
+    """The count of dispatched messages, redelivered ones each time, and their delays since they were stored."""
 
     n: int = 0
     waited_ms: float = 0.0
@@ -43,7 +47,7 @@ class DispatchCounts:
 
 @dataclass(slots=True, eq=False)
 class OwnedQueue:
-    """One owned queue. An owner that loses a queue and gets it back makes a new one: late results find the old one."""
+    """One owned queue. A member that loses it and gets it back makes a new object: late results reach the old one."""
 
     queue: MessageQueue
     token: int  # fencing token of the lease; -1 without one
@@ -99,7 +103,7 @@ class OwnedQueue:
     def next_commit(self) -> int | None:
         """The offset to send with a request that leaves for the broker now; None if it was sent that already.
 
-        One that goes back is left to the next persist, which sends it as a reset.
+        A lower offset than the last one is left to the next persist, which sends it as a reset.
         """
         self.unsent = False
         offset = self.commit_offset

@@ -45,7 +45,7 @@ class ProcessQueue:
     Protocol of use:
 
     - the pull task asks `flow_control_reason()`, pulls at `pull_offset`, then calls `put(messages)` and
-      `advance(next_offset)` with what the broker answered;
+      `advance(next_offset)` with the answer of the broker;
     - workers call `next_batch` while `ready`, and for each dispatched message either `finish` (processed, or stored
       elsewhere for a retry: commit the returned offset) or `requeue` (failed here: dispatched again);
     - a worker whose listener does not wait takes a run of batches with `next_run` and ends it with `end_run`, before
@@ -81,7 +81,7 @@ class ProcessQueue:
         max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
         max_span: int = MAX_PROCESS_QUEUE_SPAN,
     ) -> None:
-        """Make an empty one, pulled from `start_offset` on; above any of the limits flow control pauses the pulls.
+        """Make an empty queue that is pulled from `start_offset` on; above any limit flow control pauses the pulls.
 
         `max_bytes` counts bodies, `max_span` is the distance from the oldest unfinished to the newest offset.
         """
@@ -107,8 +107,9 @@ class ProcessQueue:
     def commit_offset(self) -> int:
         """Where a new owner must start: the smallest unfinished offset, or `pull_offset` if all is finished.
 
-        RocketMQ has two rules for the latter, the highest offset seen + 1 and the next offset of a pull that brought
-        nothing; `advance` makes them one, and a filter that skips the rest of a batch moves the commit as well.
+        RocketMQ has two rules for a queue without unfinished messages: the highest offset seen + 1, or the next offset
+        of a pull without messages. Here `advance` covers both, so a filter that skips the rest of a batch moves the
+        commit as well.
         """
         if self._order:
             return self._order[0]
@@ -126,7 +127,7 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """Distance from the oldest unfinished to the newest offset put: what would be redelivered after a crash.
+        """Distance from the oldest unfinished to the newest offset put: the range that a crash would redeliver.
 
         RocketMQ measures to the newest *unfinished* one, so that a stuck message lets the rest of the queue run on and
         the part to be redelivered grows without bound. Here that part is bounded, and the queue stops visibly.
@@ -160,9 +161,10 @@ class ProcessQueue:
         return None
 
     def pull_size(self, batch: int, lagging: int) -> int:
-        """How many messages the next pull asks for: `lagging` of them, or no more than there is room for; or `batch`.
+        """The size of the next pull: `batch`, or up to `lagging` messages if the queue has room for them.
 
-        `batch` may go beyond a limit, because flow control stops only the next pull; the messages beyond it never do.
+        A pull of `batch` messages may exceed a limit, because flow control stops only the next pull. A larger one never
+        does.
         """
         if lagging <= batch or self.size_bytes + MAX_PULL_BYTES > self._max_bytes:
             return batch
@@ -171,7 +173,7 @@ class ProcessQueue:
     def put(self, messages: Iterable[MessageExt]) -> None:
         """Add the messages of a pull, in ascending order of their offsets.
 
-        One below `pull_offset` was here before (two pulls overlapped) and is ignored, finished or not.
+        A message below `pull_offset` was added before, because two pulls overlapped; it is ignored.
         """
         new = messages if isinstance(messages, list) else list(messages)
         if not new:
@@ -197,7 +199,8 @@ class ProcessQueue:
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
         """Dispatch messages; they stay dispatched until `finish` or `requeue`. Empty if nothing is ready.
 
-        Failed ones whose wait has ended come first, as they hold the committed offset back; then new ones in order.
+        Failed messages whose wait has ended come first, because they hold the committed offset back; then new ones in
+        order.
         """
         batch: list[MessageExt] = []
         if self.dropped:
@@ -243,8 +246,8 @@ class ProcessQueue:
     def finish(self, messages: Iterable[MessageExt]) -> int:
         """Finish messages that were dispatched, and return the new `commit_offset`.
 
-        One that is finished already, or unknown here, is ignored. A requeued one may be finished too: its listener
-        succeeded after it was timed out.
+        A message that is finished already, or unknown here, is ignored. A requeued message may be finished too: its
+        listener has succeeded after its timeout.
         """
         taken, order = self._taken, self._order
         for message in messages:

@@ -1,4 +1,4 @@
-"""Push consumers: listeners get messages as they come.
+"""Push consumers: listeners are called with messages as they arrive.
 
 `consumer.py` is the public class; it joins a way to own queues (room rebalance, or pop) with workers (room listeners).
 `runs.py` calls a listener with batch after batch, as long as it does not wait.

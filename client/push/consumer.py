@@ -1,4 +1,4 @@
-"""Push consumers: members of a group whose listeners are called with messages as they come.
+"""PushConsumer: a member of a group whose listeners are called with messages as they arrive.
 
 RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. The lifecycle is `client/rebalance/member.py`, the queues
 are `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unleased_queues.py`), the workers are
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushConsumer(GroupConsumer):
-    """A consumer that calls listeners with messages as they come.
+    """A consumer that calls listeners with messages as they arrive.
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
@@ -278,7 +278,7 @@ class PushConsumer(GroupConsumer):
         )
 
     def _listener_of(self, message: MessageExt) -> ListenerCall | None:
-        # A message of the retry topic belongs to the listener of the topic that it was sent to. No other one does: what
-        # a message says of itself is the word of its producer, who may have no right to that topic.
+        # A message of the retry topic belongs to the listener of the topic that it was sent to. In other topics the
+        # original topic of a message is not used: its producer wrote it, and may have no right to that topic.
         stored_in = message.queue.topic
         return self._listeners.get(message.topic if is_retry_topic(stored_in) else stored_in)

@@ -28,7 +28,7 @@ FailureHandler = Callable[[MessageExt, Failed], Awaitable[bool]]
 
 
 async def log_exhausted(message: MessageExt) -> bool:
-    """Handle an exhausted message in BROADCASTING: a single member has no DLQ, so all that is left is the log."""
+    """Log a message whose attempts are exhausted, in BROADCASTING: a single member has no DLQ."""
     logger.error("%r failed %d times and is passed over", message, message.times_delivered + 1)
     return True
 
@@ -48,11 +48,12 @@ def retry_locally(max_attempts: MaxAttempts) -> FailureHandler:
 
 
 class ConsumeConcurrently:
-    """Messages in any order. One that `failed` does not take is requeued, and dispatched again after `retry_s`.
+    """Consumes messages in any order. A message that `failed` does not take is requeued, and dispatched after
+    `retry_s`.
 
-    In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic. With `waits_here` it does not,
-    and a requeued message waits as long as its listener says. Where one is requeued because no broker takes it, it
-    does not: a wait of hours would hold back the committed offset for as long.
+    In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic. If no broker takes one, its
+    wait is `retry_s`, because a wait of hours would hold back the committed offset for hours. With `waits_here`,
+    messages are always requeued here, and wait as long as their listener has decided.
     """
 
     def __init__(self, pool: WorkerPool, failed: FailureHandler, retry_s: float, *, waits_here: bool) -> None:

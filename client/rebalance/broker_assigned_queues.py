@@ -1,4 +1,4 @@
-"""Queues of a member whose group uses assignment="broker": leased queues to pull, and queues to pop.
+"""The queues of a member whose group uses assignment="broker": leased queues to pull, and queues to pop.
 
 RocketMQ: RebalanceImpl.getRebalanceResultFromBroker, updateMessageQueueAssignment. Only the target differs from
 `client/rebalance/leased_queues.py`. When the mode of a topic changes, its queues pass from one half of this class to

@@ -1,4 +1,8 @@
-"""Commits the offsets of leased queues: at intervals, promptly when no pull carries them, and with a release."""
+"""Commits the offsets of leased queues: at intervals, promptly when no pull carries them, and with a release.
+
+Each commit has the fencing token of its lease, so that a broker refuses the commit of a former owner. Such a refusal is
+how a member detects that it has lost a queue while it was not pulling.
+"""
 
 from __future__ import annotations
 

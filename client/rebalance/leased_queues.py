@@ -1,4 +1,6 @@
-"""Queues that a consumer owns under leases: carries out the acts of `client/rebalance/ownership_table.py`.
+"""LeasedQueues: acquires and releases the queues of one member under leases.
+
+`client/rebalance/ownership_table.py` decides the acts; this module carries them out.
 
 RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance, RebalancePushImpl. A queue passes through
 
@@ -37,7 +39,7 @@ from model.message_queue import MessageQueue
 from remoting.tasks import run_together
 
 _SHUTDOWN_IDLE_WAIT_S = 0.05
-"""Wait for listeners before a shutdown is announced: if they finish within it, the group rebalances only once."""
+"""Wait for listeners before a shutdown is announced. If they finish within it, the group rebalances only once."""
 
 _RELEASE_FIRST_WAIT_S = 0.25
 """Longest wait for the release of revoked queues before others are acquired: a broker may hang."""

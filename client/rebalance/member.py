@@ -1,7 +1,10 @@
-"""A member of a group: the lifecycle, subscriptions and queues that all kinds of consumers have in common.
+"""GroupConsumer: the lifecycle, subscriptions and queues that all kinds of consumers have in common.
 
-RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, which have two copies of it. The subclasses (push,
-lite pull, pop) add the calls for users and the processing of messages.
+A start registers the subscriptions at every broker, and only then asks for the first rebalance pass. A shutdown stops
+the pulls, waits for listeners, commits, releases the queues and unregisters.
+
+RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, each of which has a copy of it. The subclasses
+(push, lite pull, pop) add the calls for users and the processing of messages.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ _HURRY_S = 1.0
 
 
 class GroupConsumer(ClientLifecycle, GroupMember):
-    """A member of a group.
+    """A member of a group; the base class of the consumers.
 
     Raises:
         InvalidParameter: an illegal group name.
@@ -205,7 +208,7 @@ class GroupConsumer(ClientLifecycle, GroupMember):
             raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 
     def _begin(self, context: MemberContext) -> MemberContext:
-        """Make the part that consumes, and start it in the background; returns the context with its callbacks."""
+        """Make the part that processes messages, and start it; returns the context with its callbacks."""
         return context
 
     def _prepare_shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""The protocol of all ways to own queues, `QueueOwnership`, and the context that each of them is made with."""
+"""QueueOwnership, the protocol of the ways to own queues; and the context that each of them gets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The acts that an ownership table returns for an event; the caller carries them out in their order. Pure.
 
-The acts that wait are `AwaitReleases`, `RequestLeases`, `ReleaseQueues` and `FinishQueues`; the event that an act names
-follows it.
+When an act that names an event is complete, the caller applies that event to the table. The caller waits for
+`AwaitReleases`, `RequestLeases`, `ReleaseQueues` and `FinishQueues`; `DrainQueues` runs in the background.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from model.message_queue import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class StartQueue(Generic[HoldingT]):
-    """Pull and dispatch a queue."""
+    """Start to pull and dispatch a queue."""
 
     holding: HoldingT
 
 
 @dataclass(frozen=True, slots=True)
 class RestartQueue(Generic[HoldingT]):
-    """Pull and dispatch a queue as another holding; results for the old one are ignored."""
+    """Start to pull and dispatch a queue again, as another holding; results for the old one are ignored."""
 
     old: HoldingT
     again: HoldingT

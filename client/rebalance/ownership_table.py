@@ -1,4 +1,4 @@
-"""The table of one member's queues: each is in one state, events move it, and the caller gets acts. Pure.
+"""The state machine of one member's queues: an event changes the states of queues and returns acts. Pure.
 
 RocketMQ: processQueueTable of RebalanceImpl. There a queue is in the table or not; every state between the two (a
 request without an answer, a listener that still works) is in local variables of several threads. A queue passes through
@@ -110,7 +110,7 @@ class OwnershipTable(Generic[HoldingT]):
         return len(self.owned) == len(self._target) and not self.closing  # an owned queue is in the target
 
     def settled(self, target: Sequence[MessageQueue]) -> bool:
-        """Whether a pass with this target would find nothing to do, provided that no lease has ended."""
+        """Whether a pass with this target would change nothing, provided that no lease has ended."""
         return self.balanced and not self._unanswered and target == self._given
 
     def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
@@ -255,7 +255,7 @@ class OwnershipTable(Generic[HoldingT]):
         if alone:  # a lost queue needs no release, and the last commit of a releasing one was sent
             for queue in [queue for queue in self.leaving if self.state(queue) is not DRAINING]:
                 del self.leaving[queue]
-        # If their tasks still run (not `alone`), these release the leaving queues.
+        # If the tasks of the leaving queues still run (not `alone`), these tasks release them.
         orphans = list(self.leaving.values()) if alone else []
         owned = list(self.owned.values())
         stops = self._revoke(owned, "shutdown")

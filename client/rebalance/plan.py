@@ -114,7 +114,8 @@ def allocate_topics(
         known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
         own = SortedQueues(chain.from_iterable(known.get(t, ()) for t in sorted(view.members.get(client_id, ()))))
         where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
-        # A copy, because the view is kept for later passes; everything else was made for this call.
+        # The members are a copy, because the view is kept for later passes; all other arguments were made for this
+        # call.
         ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
         try:
             share = _checked_share(ask, where, own, len(view.members)) if own else []

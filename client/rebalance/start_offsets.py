@@ -104,7 +104,7 @@ class StartOffsets:
             logger.info("%s: offsets that were stored without its number count as those of number %s", who, number)
 
     def number_of(self, queue: MessageQueue) -> TopicNumber | None:
-        """The number of the topic that the offsets of a queue count in; None if unknown."""
+        """The number of the topic to which the stored offset of a queue belongs; None if unknown."""
         wanted = self._offsets.wanted_topic(queue.topic)
         return None if wanted is None else wanted.numbers.get(queue.broker_name)
 

@@ -1,4 +1,4 @@
-"""The target of one member under leases: from the member list of its group, its routes and the strategy.
+"""Finds the target of one member under leases, from the member list of its group, its routes and the strategy.
 
 `client/rebalance/plan.py` decides; this module collects its input. RocketMQ: RebalanceImpl.rebalanceByTopic.
 """
@@ -42,7 +42,7 @@ class TargetFinder:
         self._decided: DecidedTarget | None = None
 
     def begin(self) -> None:
-        """Begin a search: reset its results."""
+        """Begin a search: reset the results of the last one."""
         self.version, self.undecided = -1, {}
 
     def forget(self) -> None:
