@@ -1,4 +1,4 @@
-"""The triggers of a rebalance pass. Pure."""
+"""The triggers of a rebalance pass: the reasons why a member compares its queues with its target. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class Trigger(StrEnum):
-    """What can set off a pass; each of them alone is enough to keep a group consumed."""
+    """The reason of a pass. The timer alone keeps a group consumed; the others make a member react sooner."""
 
     START = "START"
     """A consumer started, or changed its subscriptions."""
     TIMER = "TIMER"
-    """No other trigger came for a while; heals what the others missed."""
+    """No other trigger came for a while; repairs the effect of a lost notification."""
     NOTIFY = "NOTIFY"
     """A broker notified that the member list of the group changed."""
     ROUTE = "ROUTE"

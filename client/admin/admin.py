@@ -1,7 +1,6 @@
 """Administration of a cluster: brokers, topics, groups, offsets, messages. RocketMQ: DefaultMQAdminExt.
 
-Requests go to all brokers directly and at the same time, and each broker answers for its own queues. Name servers only
-provide their addresses.
+All brokers are asked at the same time, each for its own queues. Name servers only provide their addresses.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ class TraceReader:
         return events
 
     async def missing(self, trace_s: float | None = None) -> MissingTrace:
-        """The parts that the last read could not get, because their brokers are absent or did not answer; see
-        `missing_of`.
+        """The parts that the last read lacks, because their brokers are absent or did not answer; see `missing_of`.
 
         Cancellation: harmless.
         """

@@ -48,8 +48,7 @@ def retry_locally(max_attempts: MaxAttempts) -> FailureHandler:
 
 
 class ConsumeConcurrently:
-    """Consumes messages in any order. A message that `failed` does not take is requeued, and dispatched after
-    `retry_s`.
+    """Consumes messages in any order. Those that `failed` does not take are requeued, and dispatched after `retry_s`.
 
     In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic. If no broker takes one, its
     wait is `retry_s`, because a wait of hours would hold back the committed offset for hours. With `waits_here`,

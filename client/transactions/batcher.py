@@ -1,6 +1,6 @@
-"""Batches half messages, and ends: all of one event-loop iteration for the same broker share requests.
+"""Batches half messages, and commits and rollbacks: all of one event-loop iteration share a request to each broker.
 
-As `client/produce/batcher.py` does for plain sends. Each row still gets its own answer, or the error of the request.
+`client/produce/batcher.py` does the same for plain sends. Each row gets its own answer, or the error of the request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Answers the checks of brokers: what became of a transaction of the group, of this producer or of one that is gone.
+"""Answers the checks of brokers: the outcome of a transaction of this producer, or of a producer that has ended.
 
-A check is one-way and is repeated, so it may be dropped: when too many wait, and when the same one is being answered.
+A broker checks a transaction that was not ended in time: it asks any producer of the group. A check is one-way and is
+repeated, so it may be dropped: when too many wait, and when the same check is being answered.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from remoting.connection import Connection
 logger = logging.getLogger(__name__)
 
 Check = Callable[[MessageExt], Awaitable[TransactionState] | TransactionState]
-"""Gets the half message, and says what became of its transaction. Its offset is -1, because it has none yet."""
+"""Gets the half message, and returns the state of its transaction. The offset is -1, because it has none yet."""
 
 
 class CheckAnswers:
     """The checks of one producer, each answered in a task; a plain function is called in a thread.
 
-    `known` says what this process knows of a message id without asking anybody: the state of a transaction that is
-    being ended, UNKNOWN while its block runs, and None of any other.
+    `known` returns the state that this process has for a message id: the state of a transaction that is being ended,
+    UNKNOWN while its block runs, and None for any other.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class CheckAnswers:
         self._threads.shutdown()
 
     def answer(self, connection: Connection, broker_name: str, command: Command) -> None:
-        """Answer a check in a task of its own; or drop it, when too many wait or this one does already."""
+        """Answer a check in a separate task; drop it when too many wait, or when this one waits already."""
         key = connection, command.header["offset"]
         if key in self._asked or len(self._asked) >= MAX_WAITING_CHECKS or not self._tasks.running:
             return

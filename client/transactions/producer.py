@@ -2,7 +2,7 @@
 
 A half message is stored where no consumer sees it, then the local branch runs, then the half message is committed or
 rolled back. If that last step is lost, with the message or with this process, the broker asks a producer of the same
-group, and `check` says what became of the local branch:
+group, and `check` returns the outcome of the local branch:
 
     async def check(message):
         return TransactionState.COMMIT if await orders.has(message.message_id) else TransactionState.ROLLBACK
@@ -11,8 +11,9 @@ group, and `check` says what became of the local branch:
         async with producer.transaction(Message("payments", b"...")) as tx:
             await orders.insert(tx.message_id, ...)
 
-A check may run while the local branch still does, in another process. If it finds nothing, it has to make sure that
-nothing comes later either, or say `UNKNOWN`: docs/transactions.md has the way, a row that the local branch then finds.
+A check may run in another process while the local branch is still running. If the check finds no outcome, it has to
+ensure that the local branch cannot succeed later, or return `UNKNOWN`. docs/transactions.md shows how: the check
+inserts a row that makes the local branch fail.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class TransactionProducer(Producer, CheckingProducer):
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
-        group: producer group. Its members answer for each other: all need the same `check`, and a look at the same
+        group: producer group. Its members answer for each other: all need the same `check`, and access to the same
             data.
         check: gets a message whose transaction is still open, and returns its `TransactionState`. An `async def`
             runs on the event loop, a plain function in a thread. An exception counts as UNKNOWN and is logged.
@@ -137,11 +138,11 @@ class TransactionProducer(Producer, CheckingProducer):
 
         Args:
             message: what a commit publishes.
-            key: as of `send`.
-            queue: as of `send`.
+            key: as for `send`.
+            queue: as for `send`.
             check_after_s: how long the local branch may take before the group is asked about it; the broker's
                 `--transaction-timeout` by default.
-            **more: options of sends that no transaction can have; refused.
+            **more: options of sends that transactions do not support; refused.
 
         Raises:
             MessageIllegal: no message that can be sent, or several.
@@ -171,8 +172,8 @@ class TransactionProducer(Producer, CheckingProducer):
     async def begin(self, transaction: Transaction) -> None:
         """Store the half message of a transaction; called by it.
 
-        Only an attempt that certainly stored nothing is repeated: a second half message would be committed like the
-        first one, if the check finds by the message what the local branch did.
+        An attempt is repeated only if it certainly stored nothing: a second half message would be committed like the
+        first one if the check finds the outcome of the local branch by the content of the message.
         """
         message, topic = transaction.message, transaction.message.topic
         queues = self._publish_queues(topic) or await self._resolve(topic)
@@ -233,7 +234,7 @@ class TransactionProducer(Producer, CheckingProducer):
             logger.info("transaction %s was ended by a check before", transaction.message_id)
 
     async def _report(self, broker_name: str, row: tuple[int, str, int]) -> int:
-        """Send an end to the master that a set has in time; one that arrives twice ends nothing twice."""
+        """Send an end to the master of the broker, also to the next one in time; a repeated end has no effect."""
         instance, until = self._running(), self._time() + self._timeout_s
         while True:
             try:

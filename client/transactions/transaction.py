@@ -1,4 +1,4 @@
-"""One transaction: a half message, the local branch, and the end that follows from it."""
+"""Transaction: a half message, the local branch, and the commit or rollback that follows from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from model.transaction import TransactionState
 
 
 class TransactionEnds(Protocol):
-    """The producer, as its transactions see it."""
+    """The methods of the producer that its transactions call."""
 
     async def begin(self, transaction: Transaction) -> None:
         """Store the half message."""
@@ -65,7 +65,7 @@ class Transaction:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the transaction as the block came out.
+        """End the transaction according to the outcome of the block.
 
         Raises:
             TransactionLost: the broker has lost the half message of a transaction that is to be committed.
