@@ -9,7 +9,7 @@ bench/       measurements
 crash/       real brokers that are killed under load, and an audit
 fuzz/        hostile requests
 soak/        load and kills on real processes for half an hour
-attack/      measures how late a client is answered while other clients attack its broker
+attack/      measures the latency of a client while other clients attack its broker
 runs/        the runs and reports of `rlab sim` and `rlab lab`
 
 pytest_plugin.py  fixtures of a test cluster; pytest loads them by the name `pytest_rlab`

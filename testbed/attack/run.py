@@ -1,14 +1,14 @@
-"""The attack run: how late a well-behaved client of a real broker is answered, while others attack that broker.
+"""The attack run: measures the latency of a well-behaved client of a real broker while others attack that broker.
 
     python -m testbed.attack.run --seconds 8        (`make attack`)
 
-A broker with access control in a process of its own, in turn without and with TLS, a client that sends a message every
-10 ms, and one kind of attack after another, from another process. It prints the 99th percentile of the client's sends
-and the memory and descriptors of the broker, for each attack and for the quiet before it. It fails if a send of the
-client fails, if the broker stores something that its client did not send, if its memory after all attacks is beyond
-its memory after the first round of them, or if the lower percentile of an attack's two rounds is beyond 3 x the
-median of the quiet ones. The last depends on the machine; attackers run with the lowest priority, because on another
-machine they would not take the broker's cores.
+A broker with access control runs in its own process, first without TLS, then with it. A client sends a message every 10
+ms, and another process runs one kind of attack after the other. The run prints the 99th percentile of the client's
+sends, and the memory and descriptors of the broker, for each attack and for the time without an attack before it. It
+fails if a send of the client fails, if the broker stores a message that the client did not send, if its memory after
+all attacks exceeds its memory after their first round, or if the lower percentile of an attack's two rounds exceeds 3 x
+the median of the times without attacks. The last condition depends on the machine; attackers run with the lowest
+priority, because on another machine they would not take the broker's cores.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Target:
 
     @asynccontextmanager
     async def connected(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A connection that is gone at the end of the block."""
+        """A connection that is closed at the end of the block."""
         reader, writer = await asyncio.open_connection(self.host, self.port, ssl=self.tls if tls else None)
         try:
             yield reader, writer
@@ -78,13 +78,13 @@ class Target:
 
 
 async def flood(target: Target, _number: int) -> None:
-    """Connections that are gone at once."""
+    """Connections that are closed at once."""
     async with target.connected(tls=False):
         pass
 
 
 async def garbage(target: Target, number: int) -> None:
-    """A million bytes of nothing, until the connection is closed."""
+    """A million random bytes, until the connection is closed."""
     async with target.connected() as (reader, writer):
         writer.write(Random(number).randbytes(1_000_000))
         await reader.read()
@@ -136,7 +136,7 @@ ATTACKS: dict[str, tuple[Callable[[Target, int], Awaitable[None]], int]] = {
     "refused-requests": (refused_requests, 8),
     "half-frames": (half_frames, LARGE_FRAMES),
 }
-"""What each does, over and over, and how many do it at a time."""
+"""The attacks by name: the coroutine that is repeated, and how many run at the same time."""
 
 
 async def attack(target: Target, name: str) -> None:

@@ -30,7 +30,7 @@ class LessonQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What of the programme may be changed so that it keeps its promises."""
+    """The parts of the programme that may be changed so that it keeps its promises."""
 
     may_change: tuple[str, ...]
     most_moves: int | None = None  # of queues, in the whole run

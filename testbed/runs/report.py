@@ -1,4 +1,4 @@
-"""Lines of `rlab sim`: what a run came to, what a sweep came to, and the command that repeats a run."""
+"""The lines that `rlab sim` prints: the result of a run, the result of a sweep, and the command that repeats a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.simulation.engine.sweep import Case
 
 _SHOWN = 5
-"""Findings of a run that are printed; more of them say the same."""
+"""The most findings of a run that are printed; further ones add little."""
 
 
 def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[str]:
@@ -53,7 +53,7 @@ def failed_line(outcome: Outcome, again: str) -> str:
 
 
 def counts(of: Mapping[str, int]) -> str:
-    """Names and how often, in words."""
+    """Names with their counts, as text."""
     return ", ".join(f"{name} {n:,}" for name, n in of.items())
 
 

@@ -5,5 +5,5 @@
 not such a programme: damaged files. `checks` decides what `traces/check` does not: POP, leaks, and whether a group has
 the owners that it should have.
 
-Nothing below `testbed` knows it: what ships runs here unmodified.
+No shipped package imports it: shipped code runs here unmodified.
 """

@@ -2,15 +2,14 @@
 
     python -m testbed.soak.run --minutes 30 --rate 5000        (`make soak`)
 
-Two name servers, two brokers and four members, each in a process; a process of producers, which is never killed. Of
-the others a random one is killed every `--kill-every` seconds, and once the group has converged it is back, or another
-one is there for it. At a third and at two thirds of the time all servers get a new certificate, and all processes a new
-key.
+Two name servers, two brokers and four members, each in a process; a process of producers, which is never killed. Of the
+other processes a random one is killed every `--kill-every` seconds, and restarted or replaced once the group has
+converged. At a third and at two thirds of the time all servers get a new certificate, and all processes a new key.
 
 It fails if a message that was acknowledged was received by no member, if a rule of `rlab check` is broken, if the group
 does not converge after a kill, if a server ends by itself, if an old key or certificate is still in use at the end, or
-if memory or descriptors of a server grow, although strangers connect all the time, say something senseless or nothing,
-and are gone. None of that depends on how fast the machine is; the rate that it managed is printed and not judged.
+if memory or descriptors of a server grow, although other connections are opened all the time, send garbage or nothing,
+and are closed. These conditions do not depend on the speed of the machine; the reached rate is printed and not judged.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from traces.check.delivery import DeliveryCheck
 TOPIC = GROUP = "soak"
 NAME_SERVERS, BROKERS = ("namesrv-1", "namesrv-2"), ("broker-a", "broker-b")
 PATIENCE_S = 120.0
-"""For whatever has to come true in the end: a machine may be busy with other things."""
+"""Time limit for each condition that has to be reached: a machine may be busy with other things."""
 POLL_S = 0.2
 DOWN_S = (0.1, 2.0)
 """How long a killed server stays away."""
@@ -263,7 +262,7 @@ class Soak:
     # --- checks ------------------------------------------------------------------------------------------------------
 
     async def _until(self, missing: Callable[[], Any], otherwise: str) -> bool:
-        """Wait until nothing is missing; if that takes too long, that is wrong."""
+        """Wait until nothing is missing; if that takes too long, record `otherwise` as a failure."""
         left: list[str] = []
         with anyio.move_on_after(PATIENCE_S):
             while True:
@@ -309,7 +308,7 @@ class Soak:
         self.verdict.wrong.append(f"{child.name} ended by itself, exit code {child.process.returncode}")
 
     async def _old_secrets(self) -> list[str]:
-        """The servers that show another certificate than the last, or take an old key."""
+        """The servers that present another certificate than the newest, or accept an old key."""
         cert, found = load_pem_x509_certificate(self._secrets.cert.read_bytes()), []
         for child in chain(*self._servers):
             address = parse_address(child.address)

@@ -1,4 +1,4 @@
-"""Strangers that bother a server: they connect, say something senseless or nothing, and are gone."""
+"""Strangers: connections to a server that send garbage or nothing, and are closed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 from remoting.address import parse_address
 
 NONSENSE = [b"", b"\x00\x00\x00\x20half a frame", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"]
-"""What strangers say."""
+"""The bytes that strangers send."""
 TIMEOUT_S = 120.0
 """A machine may be busy with other things."""
 
 
 def bother(address: str, tls: ssl.SSLContext) -> None:
-    """Connect, and go: at once, in the middle of a frame, or after nonsense; some make a TLS connection before.
+    """Connect, and disconnect: at once, in the middle of a frame, or after garbage; some make a TLS connection before.
 
     The last ones wait until the server has ended the connection, too. It serves strangers in turn, so it has
     finished all of them then; a slow one would still have some, and the next sample would count them.

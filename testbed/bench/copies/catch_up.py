@@ -6,8 +6,8 @@
     copies-memory           how far the peak of the master's memory rises while three replicas copy and hang in turns,
                             for each replica
 
-Time begins when the first bytes are on the replica, and ends with the last of those that were there at first: a
-process that starts takes longer than a log of some gigabytes.
+The time begins when the first bytes are on the replica, and ends with the last of the bytes that the master had at
+first. So it leaves out the start of the process, which takes longer than the copy of some gigabytes.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _PAUSES_S = (0.3, 0.2)
 
 
 class LogEnds:
-    """Asks replicas how far their logs reach."""
+    """Requests the ends of the logs of replicas."""
 
     def __init__(self, client: RemotingClient) -> None:
         self._client = client
 
     async def of(self, child: Child) -> int:
-        """Log position behind the newest byte of a replica. Raises: RlabError. Cancellation: harmless."""
+        """The end of the log of a replica, as a log position. Raises: RlabError. Cancellation: harmless."""
         answer = raise_for_code(await self._client.request(child.address, RequestCode.GET_REPLICAS, {}))
         return int(unpack(answer)["end_position"])
 
@@ -79,7 +79,7 @@ class Copying:
         self._progress = progress
 
     async def rates(self, label: str) -> tuple[float, str]:
-        """Let a replica copy the log; returns its bytes per second, and the CPU time of both sides in words."""
+        """Let a replica copy the log; returns its bytes per second, and the CPU time of both sides as text."""
         self._progress(f"copying the log, {label}")
         master, positions = self._replicas.master, self._positions
         end = await positions.of(master)

@@ -1,4 +1,4 @@
-"""failover: how long no send is acknowledged when the master of two replicas is lost, or hands over.
+"""failover: the time without acknowledged sends when the master of two replicas is lost, or hands over.
 
     failover-kill-p50, -p99      from SIGKILL of the master to the first send that the next one acknowledges
     failover-fast-p50, -p99      the same with `--elect fast`: the closed connection proves that the process has ended
@@ -6,8 +6,9 @@
     failover-handover-p50, -p99  the longest time between two acknowledgements while an operator hands the master over
     failover-stop-p50, -p99      the same while the master stops (SIGTERM)
 
-Some senders send one message after the other all the time. A fault is followed by the longest silence of all
-acknowledgements; an answer of the old master that was on its way when it was killed comes before that.
+Some senders send one message after the other all the time. The figure of a fault is the longest time after it in which
+no sender got an acknowledgement. An answer that the old master had sent before it was killed arrives before that time
+begins.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ class Silence:
         self.last = now
 
     def longest_s(self) -> float:
-        """How long it was."""
+        """The longest time without an acknowledgement."""
         return self._to - self._from
 
     def ended_s(self) -> float:
-        """Its end, counted from `begin`."""
+        """The end of that time, in seconds since `begin`."""
         return self._to - self._began
 
 

@@ -5,7 +5,7 @@ echo                the baseline: a bare echo of the same frames
 report              the record of a figure, its goal, and the rows of the table
 processes           name server, brokers, echo and members, each in a process of its own (`member.py` is one)
 consumers           many consumers in this process, with the queues they should own
-convergence         notices, by events, when all of them own exactly these
+convergence         detects, by events, that all of them own exactly these
 filling             fills a topic
 host_share          CPU time that the host of a virtual machine gave to others
 """

@@ -1,4 +1,4 @@
-"""Groups of consumers in this process, each a client of its own, and the queues that they should own."""
+"""Groups of consumers in this process, each with its own client instance, and the queues that they should own."""
 
 from __future__ import annotations
 

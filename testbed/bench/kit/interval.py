@@ -20,9 +20,9 @@ from math import comb
 
 CONFIDENCE = 0.90
 MIN_ROUNDS = 15
-"""With fewer the interval of a median says little."""
+"""With fewer rounds the interval of a median is too wide to be useful."""
 WIDEST_RATE, WIDEST_TAIL = 0.15, 0.30
-"""Widest intervals, as parts of the ratio, from which something is concluded: of rates, and of latencies."""
+"""The widest intervals, as parts of the ratio, from which a verdict is made: of rates, and of latencies."""
 SEED = 45
 """Of the random order of the rounds: the same command measures in the same order."""
 

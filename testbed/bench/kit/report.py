@@ -51,7 +51,7 @@ class Goal:
 
 
 def verdict_of(goal: Goal, ratio: float, interval: Interval, widest: float) -> str:
-    """Whether the end of the interval that is nearer to the limit is within it; nothing is said of a wide interval."""
+    """Whether the end of the interval that is nearer to the limit is within it; a wide interval has no verdict."""
     if interval.width(ratio) > widest:
         return UNSURE
     return MET if goal.admits(interval.low if goal.at_least else interval.high) else MISSED

@@ -1,7 +1,7 @@
-"""Measures where the time of a message goes, in this process, which has the clients, and in the broker.
+"""Profiles the CPU time of a message: in this process, which has the clients, and in the broker.
 
-The work is the one that is compared with peers (`peers/work.py`). A measurement has several short parts, each after a
-warm-up, and the samplers run only in between: connecting and joining are not part of the time of a message.
+The measured work is that of the comparison with peers (`peers/work.py`). A measurement has several short parts, each
+after a warm-up, and the samplers run only in between: connecting and joining are not part of the time of a message.
 """
 
 from __future__ import annotations

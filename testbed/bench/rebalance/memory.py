@@ -1,4 +1,4 @@
-"""memory-idle-consumer, consumers-2000 and crowd: what connected consumers without messages cost a broker.
+"""memory-idle-consumer, consumers-2000 and crowd: the cost for a broker of connected consumers without messages.
 
 Each is a client of its own, a member of one of twenty groups (of fifty in crowd), with a connection, a lease and a held
 pull. The broker's resident memory is read before the first and after the last, and in crowd its CPU time while they do
@@ -45,7 +45,7 @@ async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 async def bench_crowd(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure what thousands of idle consumers in fifty groups, with a queue each, cost a broker."""
+    """Measure the cost for a broker of thousands of idle consumers in fifty groups, with a queue each."""
     members = max(1, sizes.crowd // CROWD_GROUPS)
     async with cluster_processes({TOPIC: members}, "--no-trace-topic") as cluster:
         before = await rss_bytes(cluster.broker)

@@ -1,15 +1,17 @@
 """overload: four times the requests that a server can serve, and their effect on the work and on a group.
 
 One broker and one name server, each in a process of its own, and a group of four consumers in four processes. First a
-fixed number of requests in flight shows the most that the server completes per second. Then requests come at four times
-that rate, whatever becomes of them, and say that their sender waits a second: sends, then member lists (what passes of
-a large group ask for), then route polls of the name server. Nothing is sent again, so all that comes is real work.
+fixed number of requests in flight shows the highest rate that the server completes. Then requests are sent at four
+times that rate, whether they are answered or not, each with a timeout of a second: sends, then requests for member
+lists (of the passes of a large group), then route polls of the name server. Nothing is sent again, so every request is
+new work.
 
-- `overload-sends` and so forth: completed per second under that load, and as its ratio to the most. - `-left`: members
-that the broker lost under that load. Their session is short: a heartbeat that waits for a second is late.
+- `overload-sends` and so forth: completed per second under that load, and the ratio to the highest rate.
+- `-left`: members that the broker lost under that load. Their session is short: a heartbeat that waits for a second is
+  late.
 - `-balanced`: a fifth consumer joins during the last second; time from the end of the load until all five have queues.
 
-The flood is a client without checks, futures and timers, or it could not send that much.
+The flood is a client without checks, futures and timers, or it could not send at that rate.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _TRACE_FLUSHED_S = 2.0
 
 
 class Repeats(NamedTuple):
-    """What one kill did."""
+    """The duplicates after one kill."""
 
     twice: int  # messages that came a second time
     reported: int  # the most that may have, by the broker's events

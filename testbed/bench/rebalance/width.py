@@ -3,8 +3,9 @@
 Groups of 10 to 1,000 consumers with four queues each on two brokers, by default with AVG, where a member that joins or
 leaves in the middle of the order moves about half of the queues. Servers and clients are the shipped ones, in one
 process and on a simulated network, so bytes and moves are the same on every machine; the CPU time is that of all
-members and both brokers together. What grows with its own size is not the machine: the exponent of the cost over the
-members is fitted, and 1 means that each member costs the same whatever the size of its group.
+members and both brokers together. The growth of the CPU time with the size of the group depends little on the machine:
+the exponent of the cost over the number of members is fitted, and 1 means that each member costs the same in a group of
+any size.
 
 The clients of one process share member lists and routes; a thousand processes of one consumer each would be sent a few
 more bytes (the difference of the member list) and compute as much each.

@@ -2,7 +2,7 @@
 
 Read `send.py` first; its workers and rounds are the pattern of the others. `pull.py` has the filled cluster that
 `pop.py` uses as well. `transactions.py` compares transactions with plain sends, and leaves many open. `trace_cost.py`
-measures what the trace takes, and `security_cost.py` what access control and TLS do. `half_away.py` sends while one of
-two brokers is stopped. `contrast.py` compares pull and pop in virtual time, and `contrast_chart.py` draws it for the
-documentation.
+measures the cost of the trace, and `security_cost.py` the cost of access control and of TLS. `half_away.py` sends while
+one of two brokers is stopped. `contrast.py` compares pull and pop in virtual time, and `contrast_chart.py` draws it for
+the documentation.
 """

@@ -1,4 +1,4 @@
-"""half-away: sends of one producer while one of two brokers is stopped (SIGSTOP) and the other is well.
+"""half-away: sends of one producer while one of two brokers is stopped (SIGSTOP) and the other works.
 
 The connections of a stopped process stay open, so only the missing answers show it to the producer. Every send goes
 to any queue, without a key; none may fail, and the sends that waited for the stopped broker are the slow ones.

@@ -1,4 +1,4 @@
-"""security-cost: what access control, and TLS, take of sends and of pulls, with it and without it in turns.
+"""security-cost: the cost of access control and of TLS for sends and for pulls, with and without them in turns.
 
 Three clusters run side by side, an open one, one with access control and one with TLS, each with a producer and with a
 member that pulls. The rounds of each secured one take turns with the rounds of the open one. Name server and broker

@@ -1,8 +1,8 @@
-"""trace-cost: what the trace takes of sends and of a whole consumer, with it and without it in turns.
+"""trace-cost: the cost of the trace for sends and for a whole consumer, with and without it in turns.
 
 Two clusters run side by side, one whose broker and clients send their events to SYS_TRACE and one whose do not, and the
 rounds take turns between them. The interval is that of the median of the ratios, from their order alone, so it assumes
-nothing of how noise is distributed.
+nothing about the distribution of noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.bench.throughput.pull import QUEUES, fill
 from testbed.bench.throughput.send import IN_FLIGHT, round_of, sending
 
 MIN_TURNS = 20
-"""With fewer the interval of a median says little."""
+"""With fewer turns the interval of a median is too wide to be useful."""
 CONFIDENCE = 0.95
 BACKLOGS = 8
 """Multiple of the messages that are pulled elsewhere: a consumer sends its events once a second, and whether a round

@@ -27,8 +27,8 @@ COPIES_KINDS = {
 def findings_of(act: Act, effects: Effects, under_way: int) -> Iterator[tuple[str, str]]:
     """The findings of a step, each with its kind and a text.
 
-    `under_way` is the most messages that are sent, or given back by a listener, at a time. A fault may lose answers.
-    Then they are sent again, and each copy is consumed.
+    `under_way` is the most messages that are being sent, or returned by a listener, at the same time. A fault may lose
+    answers. Then they are sent again, and each copy is consumed.
     """
     if effects.moved:
         yield MOVED, f"{effects.moved} queues"

@@ -50,7 +50,7 @@ class CopiesOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActFigures:
-    """What all steps of one kind did; see `Effects`."""
+    """The effects of all steps of one kind; see `Effects`."""
 
     n: int
     gap: Spread

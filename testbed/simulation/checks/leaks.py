@@ -2,7 +2,7 @@
 
     table_sizes(broker)        number of entries of every table that can be reached from an object of this project
     object_counts()            number of objects of this project, whether they can be reached or not
-    LeakDetector               samples over time; `grown` names what the second half had more of than the first
+    LeakDetector               samples over time; `grown` lists the counts that are higher in the second half
 
 Tables are found by walking the objects and not by a list of names, so a new table is watched without being listed.
 
@@ -59,7 +59,7 @@ class LeakDetector:
         self.samples.append({sys.intern(name): value for name, value in sample.items()})
 
     def grown(self) -> list[str]:
-        """A line for each name that the second half had more of than the first, sorted by name.
+        """A line for each count that is higher in the second half than in the first, sorted by name.
 
         Raises:
             ValueError: there are fewer than two samples after the warm-up.

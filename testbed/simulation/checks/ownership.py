@@ -1,8 +1,8 @@
-"""Compares the owners of queues with what a strategy assigns to the members that run: has a group converged? Pure.
+"""Compares the owners of queues with the assignment of a strategy to the running members: has a group converged? Pure.
 
-Owners and all figures (moves, orphan time, double owners) come from `traces/figures/`. This module adds what events
-do not show: which owner each queue should have. The group has converged when every queue has exactly that owner, and no
-other queue is owned.
+Owners and all figures (moves, orphan time, double owners) come from `traces/figures/`. This module adds the owner that
+each queue should have, which events do not show. The group has converged when every queue has exactly that owner, and
+no other queue is owned.
 
     t=0   expect(members c1 c2, queues 0 1); step "c2 joins" begins; c1 owns 0 and 1: not converged, 1 should be c2's
     t=3   c1 drops 1
@@ -65,7 +65,7 @@ class _Step:
 
 
 class OwnershipTracker:
-    """Follows the queues of one topic in one group; `figures` has what happened to them."""
+    """Follows the queues of one topic in one group; `figures` has their moves and owners."""
 
     def __init__(self, group: str, topic: str, strategy: AllocateMessageQueueStrategy) -> None:
         self.figures = GroupFigures(group)

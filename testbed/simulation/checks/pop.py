@@ -5,7 +5,7 @@ Whatever consumers and brokers crash, hang or are cut off:
     again     no message is delivered once its acknowledgement was answered
     lost      in the end, every sent message is acknowledged or a dead-letter message. An acknowledgement without an
               answer counts: the broker may have carried it out, and then the message is not delivered again
-    left      some time after the last message, none of the group is invisible or to be delivered again
+    left      some time after the last message, no message is invisible or waits for a redelivery
     late      a message whose invisible time has expired is delivered within `SLACK_S` if a consumer waits for it
     hidden    no broker ends an invisible time more than `SLACK_S` late
 
@@ -21,10 +21,10 @@ from model.message_queue import MessageQueue
 SLACK_S = 0.1
 """How long after the end of its invisible time a message may stay invisible."""
 MAX_VIOLATIONS = 20
-"""One broken thing breaks more; the first are worth reading."""
+"""The most violations that are kept: later ones are mostly consequences of the first."""
 
 Place = tuple[str, str]
-"""Broker and queue, in words."""
+"""Broker and queue, as text."""
 
 
 class PopCheck:
@@ -97,7 +97,7 @@ class PopCheck:
         return len(self._sent) - sum(body in self._ended for body in self._sent)
 
     def rested(self, left: Mapping[Place, int]) -> None:
-        """Check a group that has had its time: `left` has its unacknowledged messages in each queue that has any."""
+        """Check a group that had time to finish: `left` has its unacknowledged messages in each queue that has any."""
         for place, n in left.items():
             self._violated(f"left: {place} has {n} messages that are neither acknowledged nor dead")
 

@@ -116,7 +116,7 @@ class ReplicaCheck:
             self._find("went-back", f"I8: offset {offset} of {queue} was given to {before!r} and to {body!r}")
 
     def started_badly(self, name: str, replica_id: int, reason: str) -> None:
-        """The start of a replica has not ended as it has to."""
+        """The start of a replica has had a wrong outcome."""
         self._find("bad-start", f"I11: replica {replica_id} of {name}: {reason}")
 
     # --- looking -----------------------------------------------------------------------------------------------------

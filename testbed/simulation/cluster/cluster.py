@@ -191,7 +191,7 @@ class SimulatedCluster:
 
     @property
     def register(self) -> MemoryRegister:
-        """The rows of all replica sets, without the faults of a way to them."""
+        """The rows of all replica sets, without the faults of connections to the register."""
         return self._opening.register
 
     @property
@@ -374,7 +374,7 @@ class SimulatedCluster:
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def record_event(self, event: Event) -> None:
-        """Take an event of a node, or of who does something to the cluster."""
+        """Record an event of a node, or of the code that changes the cluster."""
         if self.keeps_events:
             self.events.append(event)
         for watcher in self.watchers:

@@ -1,7 +1,7 @@
-"""Compares targets and owners of a group's queues: the yardstick of every simulated rebalance.
+"""Compares targets and owners of a group's queues: decides if a simulated group has converged.
 
-Invariant: the target is computed from the truth (which processes run, which topics they have) and never from what a
-client believes. So a group that matches its target is right, and not only consistent.
+Invariant: the target is computed from the facts (which processes run, which topics they have) and never from the state
+of a client. So a group that matches its target is correct, not only consistent with itself.
 
 Example: members c1 and c2, one broker with two queues, and c2 has just joined:
 

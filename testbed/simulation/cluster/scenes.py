@@ -1,7 +1,7 @@
 """Scenes: short runs of a small cluster, shown event by event, as pages of the documentation print them.
 
-A scene prepares a cluster, and then something happens. The picture begins there, so that times are milliseconds from
-the moment that the scene is about. Every run of a scene gives the same events.
+A scene prepares a cluster, and then makes the change that it is about. The recording begins with this change, so times
+are milliseconds since then. Every run of a scene gives the same events.
 """
 
 from __future__ import annotations

@@ -168,23 +168,24 @@ class SimulatedServer(Generic[Running]):
         await self._ended.wait()
 
     def kill(self, lose: Callable[[Path, Path], None] | None = None) -> None:
-        """Let nothing more come from it, and keep its files as they are now; `crash` has to be called next.
+        """Drop everything that it sends from now on, and keep its files as they are now; `crash` has to be called next.
 
-        A fault may do this in the middle of what the process does, which is its call of the file system: the process
-        goes on until `crash` ends it, and none of that has an effect. For `lose` see `crash`.
+        A fault may call this inside a call of the process to the file system: the process goes on until `crash` ends
+        it, without any effect. For `lose` see `crash`.
         """
         assert self._killed is None, f"{self.name} was killed already"
         self._at_the_crash = self._copy_data()
         if lose is not None and self._data_dir is not None and self._at_the_crash is not None:
             lose(self._data_dir, self._at_the_crash)
         self._killed = self._simulation.network.kill(self.host)
-        self._simulation.network.standstill.go_on(self.host)  # for its end, of which nothing is seen
+        self._simulation.network.standstill.go_on(self.host)  # so that it can end, without an effect
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
         """End it as SIGKILL does; see the module header. It may be starting.
 
-        Args: lose: called with the data directory and a copy of it as it is now; removes from the copy the files that
-            are lost with the process. The next start finds that copy.
+        Args:
+            lose: called with the data directory and a copy of it as it is now; removes from the copy the files that are
+                lost with the process. The next start finds that copy.
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """

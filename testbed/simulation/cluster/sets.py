@@ -1,8 +1,8 @@
 """Replica sets of a simulated cluster: each replica is a process on a host of its own, `broker-a-1` and so on.
 
-A set stands where a single broker does, in `SimulatedCluster.brokers` under the broker's name: its `process` is the
-broker of the replica that is the master now. The register is in memory, and each replica has a way to it of its own,
-which can fail.
+A set takes the place of a single broker in `SimulatedCluster.brokers`, under the broker's name: its `process` is the
+broker of the replica that is the master now. The register is in memory, and each replica has its own path to it, which
+can fail.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SimulatedReplica(SimulatedServer[RunningReplica]):
     """One replica of a set.
 
     Attributes:
-        to_register: the faults of its way to the register.
+        to_register: the faults of its path to the register.
         has_old_copy: whether an old copy of its directory was put back: then its start has to be refused.
-        bad_starts: for each start that has not ended as it has to, the reason.
+        bad_starts: the reason for each start with a wrong outcome.
     """
 
     def __init__(self, to_register: RegisterFaults, *arguments: Any, **options: Any) -> None:
@@ -75,7 +75,7 @@ def _of_full_disk(error: BaseException) -> bool:
 
 
 class SimulatedSet(SimulatedServer[RunningBroker]):
-    """The replicas of one broker name, which stand for one broker: its process is that of the master."""
+    """The replicas of one broker name in the place of one broker: its process is that of the master."""
 
     def __init__(self, name: str) -> None:
         self.name = self.host = name

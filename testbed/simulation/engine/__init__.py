@@ -1,10 +1,11 @@
 """The engine of `rlab sim`: programmes of timed faults on a simulated cluster, each with a load and a verdict.
 
 `programme.py` has the records of a programme and their checks, `verbs.py` the verbs of its steps, `text.py` the TOML
-form and the test, `draw.py` draws programmes from seeds, and `shrink.py` makes one small. These decide. `run.py` runs
-one programme: `load.py` has its clients, `acts.py` does its steps, `checkers.py` passes everything that happens to the
-checkers, `pops.py` the hidden acts of POP, `transactions.py` has the books of transactions, `rest.py` counts what could
-leak, and `sets/` is about brokers with copies. `sweep.py` runs many.
+form and the test, `draw.py` draws programmes from seeds, and `shrink.py` makes one small. These modules decide and run
+nothing. `run.py` runs one programme: `load.py` has its clients, `acts.py` does its steps, `checkers.py` passes all
+events and messages to the checkers, and `pops.py` the acknowledgements of POP. `transactions.py` decides how each
+transaction must end, `rest.py` detects leaks, and `sets/` is about brokers with copies. `sweep.py` runs many
+programmes.
 
 Read `programme.py` first, then `run.py`. Other rooms use `programme.py`, `text.py`, `draw.py` and `run.py`.
 """

@@ -1,7 +1,7 @@
-"""The steps of a programme, done to a cluster, and the repair of everything.
+"""Carries out the steps of a programme on a cluster, and repairs the cluster at the end.
 
-Steps that are done to one host wait for each other; steps of different hosts overlap, as a shutdown that takes its time
-does with a crash elsewhere. A step that cannot be done, because for instance a process runs already, is left out.
+Steps for the same host run one after the other; steps for different hosts may overlap, for instance a slow shutdown and
+a crash of another host. A step that is impossible is skipped, for instance the start of a process that runs already.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Acts:
-    """The faults of one run."""
+    """Carries out the steps of one run."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Acts:
         self._tasks.start_soon(wait)
 
     def _record_fault(self, kind: EventKind, broker: str, detail: str, *, client: str = "", cause: str = "") -> str:
-        """Record what no node can know: that it was killed, or that its silence is meant; returns the event's id."""
+        """Record a fault that its node cannot record: a kill, or an intended silence; returns the event's id."""
         self._n_recorded += 1
         now_ms = EPOCH_MS + round(self._cluster.simulation.loop.time() * 1000)
         reported = Event(

@@ -1,7 +1,7 @@
-"""The judge of a run: one history check over its events and its ledger, and one more for groups that pop. Pure.
+"""The checkers of a run: one history check of its events and its ledger, and one more for groups that pop. Pure.
 
-Every event of every node and every line of the ledger goes to `traces/check`. POP promises more than they show, for
-instance that an acknowledged message is never redelivered: that is `testbed/simulation/checks/pop.py`.
+Every event of every node and every line of the ledger goes to `traces/check`. POP has promises that they do not show,
+for instance that an acknowledged message is never redelivered: `testbed/simulation/checks/pop.py` checks these.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a listener: which message, where, and of whom. `key` is "" for none."""
+    """A call of a listener: its member, and the message with its place. `key` is "" for none."""
 
     group: str
     client: str
@@ -94,7 +94,8 @@ class Checkers:
         )
         self._limits = limits
         self._check = HistoryCheck(limits)
-        # With wrong clocks, what a tool would read: events with the times of their nodes, and the lines of the ledger.
+        # With wrong clocks, the trace that a tool would read: events with the times of their nodes, and lines of the
+        # ledger.
         self._trace: list[Event] | None = [] if programme.clock else None
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ class Checkers:
             self._trace.append(line)
 
     def find(self, kind: str, text: str, queue: MessageQueue | None = None) -> None:
-        """Record what the engine itself saw; the last events about the queue are its witness."""
+        """Record a finding of the engine itself; the last events about the queue are its witness."""
         if len(self._findings) < MAX_SIM_FINDINGS:
             self._findings.append(Finding(kind, text, tuple(self._recent.get(queue, ())) if queue else ()))
 
@@ -177,7 +178,7 @@ class Checkers:
 
     @property
     def lag(self) -> int:
-        """Acknowledged messages with which a group is not done, summed over the groups."""
+        """Acknowledged messages that a group has still to process, summed over the groups."""
         of_pulls = sum(self._check.messages(group).lost for group in self._groups)
         return of_pulls + sum(check.lag for check in self.pops.values())
 

@@ -3,7 +3,7 @@
 At least half of the brokers and half of the clients keep right clocks, because a trace shows only how far clocks are
 apart. All replicas of a broker are one node of a trace: they have right clocks, or some of them wrong ones. The rest of
 the programme stays as it is: the same faults, with right clocks and with wrong ones. Only its steps `clock_skew` are
-left out: a clock that is set and soon set back, between two events that others answer, shows nowhere.
+left out: if a clock is set and soon set back, between two events that other nodes answer, no event shows it.
 """
 
 from __future__ import annotations

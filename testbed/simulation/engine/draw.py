@@ -42,7 +42,7 @@ from testbed.simulation.engine.verbs import BROKERS
 KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
 """The kinds that seeds without a kind draw in turns; but every seventh seed draws one of `SET_KINDS`."""
 SET_KINDS = ("replicas", "replicas-live")
-"""The kinds about replica sets: safety, whatever fails, and liveness, once a part is well again."""
+"""The kinds about replica sets: safety under all faults, and liveness once a part is repaired."""
 ALL_KINDS = (*KINDS, *SET_KINDS, "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
 """Rounds of torture, and the last part of each, which has no faults."""
@@ -72,7 +72,7 @@ def _kind_of(seed: int) -> str:
 
 
 class _Drawing:
-    """One programme under way."""
+    """One programme that is being drawn."""
 
     def __init__(self, seed: int, kind: str) -> None:
         self.chance = random.Random(f"programme {kind} {seed}")
@@ -275,7 +275,7 @@ _WEIGHTS: dict[_Draw, int] = {
     _ended("crash", "name_servers"): 1,
     _ended("crash", "producers"): 1,
 }
-"""What may happen, and how often beside the others."""
+"""The faults that may be drawn, with their weights."""
 _CHANGES: dict[_Draw, int] = {
     _stop_member: 2,
     _change_topics: 3,
@@ -308,7 +308,7 @@ _MORE: dict[str, dict[_Draw, int]] = {
         _cut_power: 3,
     },
 }
-"""What happens more or less often in a kind."""
+"""The weights that differ in a kind."""
 
 _Parts = tuple[ClusterPart, tuple[TopicPart, ...], tuple[GroupPart, ...], LoadPart]
 

@@ -1,7 +1,7 @@
-"""The clients of a programme: members with their listeners, and producers; all they see goes to the judge.
+"""The clients of a programme: members with their listeners, and producers; they report all messages to the checkers.
 
-A host of a member is its slot: a member that was killed is started again in its slot, as another client. Messages begin
-with their producer and their number, so that each is known wherever it comes.
+Each member has its own host, its slot: a member that was killed is started again in its slot, as another client.
+Messages begin with their producer and their number, so that each can be identified at every consumer.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class SimulatedLoad:
         return member
 
     def forget(self, member: SimulatedMember) -> None:
-        """Count a member no more among those that should own queues."""
+        """Remove a member from those that should own queues."""
         self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not member]
         self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not member]
 
@@ -195,7 +195,7 @@ class SimulatedLoad:
         return True
 
     async def subscribe(self, slot: str, topic: str) -> None:
-        """Take a topic up again. Raises and cancellation: see `PushConsumer.subscribe`."""
+        """Subscribe to a topic again. Raises and cancellation: see `PushConsumer.subscribe`."""
         member = self.members[slot]
         if isinstance(member, SimulatedConsumer):
             with self._cluster.simulation.on_host(slot):

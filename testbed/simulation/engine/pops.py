@@ -1,6 +1,6 @@
 """Observers of the parts of POP that calls of listeners do not show: acknowledgements, and hidden messages.
 
-Only the answer shows that a message is acknowledged: a consumer that is killed may have had it, or not.
+Only the answer of the broker shows that a message is acknowledged; a killed consumer may or may not have received it.
 """
 
 from __future__ import annotations

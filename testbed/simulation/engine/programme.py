@@ -336,7 +336,7 @@ class Programme:
         object.__setattr__(self, "step", tuple(sorted(self.step, key=lambda step: step.at_s)))
 
     def hosts(self) -> dict[str, str]:
-        """Every host, and the kind that it is of, as in `verbs.py`."""
+        """Every host with its kind, as in `verbs.py`."""
         found = {f"namesrv-{n + 1}": NAME_SERVER for n in range(self.cluster.name_servers)}
         copies = range(1, self.cluster.copies + 1) if self.cluster.copies > 1 else ()
         for broker in (f"broker-{chr(97 + n)}" for n in range(self.cluster.brokers)):

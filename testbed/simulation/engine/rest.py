@@ -1,4 +1,4 @@
-"""Leaks of a run: everything that could grow, counted whenever a repaired cluster has rested."""
+"""Detects leaks of a run: counts everything that could grow, whenever a repaired cluster has rested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one programme in a world and a directory of its own, and judges it.
+"""Runs one programme in its own simulated world and directory, and checks it.
 
     start everything; do each step at its time; repair; the groups converge; every message is settled
 
@@ -53,16 +53,16 @@ _BREAKDOWNS = (
     *(RlabError, ExceptionGroup, SimulationDeadlock, SimulationTimeout, TimeoutError),
     *(AssertionError, ArithmeticError, LookupError, TypeError, ValueError),
 )
-"""What a server or client with a bug in it raises: a finding, which must not end a sweep."""
+"""The exceptions of a server or client with a bug: a finding, which must not end a sweep."""
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1024 * MIB
-"""What a file system in memory needs to have free, which is far more than a run stores."""
+"""The space that a file system in memory needs to have free, which is far more than a run stores."""
 POLL_S = 0.25
 """How often a repaired cluster is checked: the precision of the time that it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         digest: SHA-256 of all events of all nodes, in their order.
@@ -126,7 +126,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _State:
-    """What outlives the world of a run: its judge and its figures."""
+    """The state that outlives the world of a run: its checkers and its figures."""
 
     def __init__(self, programme: Programme) -> None:
         self.programme = programme
@@ -256,7 +256,7 @@ class _Run:
         await anyio.sleep(max(0.0, self.clock_s + at_s - self.simulation.loop.time()))
 
     async def _heal_core(self, acts: Acts) -> None:
-        """Repair everything but some replicas, and judge whether the sets serve; the programme's clock stands still."""
+        """Repair everything except some replicas, and check that the sets serve; the programme's clock stands still."""
         began_s = self.simulation.loop.time()
         await acts.make_whole()
         if self.live is not None:
@@ -264,7 +264,7 @@ class _Run:
         self.clock_s += self.simulation.loop.time() - began_s
 
     async def _heal(self, acts: Acts, load: SimulatedLoad, *, for_good: bool) -> None:
-        """Repair everything and judge it; the programme's clock stands still until then."""
+        """Repair everything and check it; the programme's clock stands still until then."""
         loop, promise = self.simulation.loop, self.programme.promise
         began_s = loop.time()
         await acts.make_whole()

@@ -1,10 +1,10 @@
-"""Transactions of a programme, and the books that say how each must end.
+"""Transactions of a programme, and the books that record how each must end.
 
-The producers of a run are one group with common books, as services with one database would be. A local branch enters
-its message as committed, or fails; a check that finds nothing enters it as rolled back, so that a branch which comes
-later fails. After each repair the brokers have to agree with the books: a message committed there is published once,
-nothing else is published, and no transaction is open. The consumers' view is the ledger's: a committed message counts
-as sent, any other one does not.
+The books stand for the database that the services of a producer group share: all producers of a run use them. A local
+branch enters its message as committed, or fails; a check that finds nothing enters it as rolled back, so that a branch
+which comes later fails. After each repair the brokers have to agree with the books: a message committed there is
+published once, nothing else is published, and no transaction is open. The consumers' view is the ledger's: a committed
+message counts as sent, any other one does not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SimulatedTransactions:
     """The transactions of one run."""
 
     def __init__(self, programme: Programme, cluster: SimulatedCluster, checkers: Checkers) -> None:
-        self.entries: dict[str, bool] = {}  # the books: message id -> whether its branch is done, or never will be
+        self.entries: dict[str, bool] = {}  # the books: message id -> whether its branch has succeeded
         self.checks = 0  # that reached the users' code
         self.calm = False  # set while the cluster is whole: then nothing fails by chance
         self._load, self._cluster, self._judge = programme.load, cluster, checkers
@@ -54,7 +54,7 @@ class SimulatedTransactions:
             scope.cancel()
 
     async def run(self, producer: SimulatedTransactionProducer, message: Message, known: Sent) -> None:
-        """Run one transaction, whatever becomes of it. Cancellation: it is left to the check."""
+        """Run one transaction, with any outcome. Cancellation: the outcome is left to the check."""
         branches = self._branches[producer.host]
         with anyio.CancelScope() as scope, self._cluster.simulation.on_host(producer.host):
             branches[scope] = None

@@ -1,4 +1,4 @@
-"""The verbs of a programme: to whom each is done, and which columns of a step it reads. Pure.
+"""The verbs of a programme: the kinds of hosts that each applies to, and the columns of a step that it reads. Pure.
 
     crash     who = "billing-1"                 a member, a producer, a broker or a name server
     partition who = "broker-a", to = "billing-1", one_way = true, for_s = 5.0

@@ -37,7 +37,7 @@ class _Rule:
 
 
 class RequestFilters:
-    """The filters of one loop; a context manager, at the end of which connections are as they ship.
+    """The filters of one loop; a context manager, which restores all connections at its end.
 
     `on_answer` is called with the host and the request of each answer without an error, when it leaves.
     """
@@ -70,7 +70,7 @@ class RequestFilters:
         self._update()
 
     def _update(self) -> None:
-        """Stand in every connection while there are rules or watched answers, and only in the methods of these."""
+        """Replace methods of every connection while there are rules or watched answers, and only those."""
         for connection in self._filtered:
             connection.interpose({})
         self._filtered.clear()

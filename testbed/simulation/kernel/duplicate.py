@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Duplicate:
-    """What a program does with a socket that it has duplicated.
+    """The calls of a program on a socket that it has duplicated.
 
     Args:
         shutdown: ends the outbound stream.

@@ -55,7 +55,7 @@ class NetworkStatistics:
 
 
 class Fault:
-    """Something wrong with the network until `heal`, the end of its `with` block, or `SimulatedNetwork.heal`."""
+    """A fault of the network, which lasts until `heal`, the end of its `with` block, or `SimulatedNetwork.heal`."""
 
     def __init__(self, active: dict[Fault, None], description: str, undo: Callable[[], object]) -> None:
         self._active, self._description, self._undo = active, description, undo
@@ -234,8 +234,8 @@ class SimulatedNetwork:
     def kill(self, host: str) -> Fault:
         """Let nothing more come from the process of `host` or reach it, and refuse connections to it.
 
-        As after SIGKILL: its machine is well, and answers for the ports on which no process listens any more. What the
-        process begins until it has ended has no effect; heal this then.
+        As after SIGKILL: its machine works, and answers for the ports on which no process listens any more. Nothing
+        that the process begins before its end has an effect; heal this after its end.
         """
         for connection in self.connections(host):
             for pipe in connection.pipes:

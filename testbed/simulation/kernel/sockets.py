@@ -27,7 +27,7 @@ from testbed.simulation.kernel.selector import VirtualSelector
 
 Address = tuple[str, int]
 Arrival = bytes | Callable[[], object]
-"""What a pipe carries: bytes of the stream, or something that happens on arrival (open, end of stream, reset)."""
+"""An element in a pipe: bytes of the stream, or a function that is called on arrival (open, end of stream, reset)."""
 
 
 class Wire:

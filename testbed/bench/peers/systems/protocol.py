@@ -1,4 +1,4 @@
-"""The protocol of a system that is compared: its server, its sends, its consumption, its settings."""
+"""System: the protocol of a system that is compared, with its server, its sends, its consumption and its settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Take = Callable[[Sequence[bytes]], None]
 
 
 class Settings(NamedTuple):
-    """Each setting that bears on the figures."""
+    """The settings that affect the figures."""
 
     server: str
     client: str

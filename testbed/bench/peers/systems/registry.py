@@ -40,7 +40,7 @@ def missing(
     has_program: Callable[[str], bool] = _has_program,
     has_jars: Callable[[], bool] = _has_jars,
 ) -> list[str]:
-    """What a system needs and this machine does not have; empty if it can be measured."""
+    """The parts that a system needs and this machine lacks; empty if the system can be measured."""
     lacks = [f"the Python module {name}" for name in system.modules if not has_module(name)]
     lacks += [f"the program {name}" for name in system.programs if not has_program(name)]
     if system.server == "kafka" and not has_jars():

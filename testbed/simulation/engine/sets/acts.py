@@ -1,4 +1,4 @@
-"""The steps of a programme that are done to replica sets: handovers, elections, and faults of the way to the register.
+"""Carries out the steps of a programme on replica sets: handovers, elections, and faults of the path to the register.
 
 Each is a method with the name of its verb, and returns whether it could be done.
 """
@@ -180,7 +180,7 @@ class SetActs:
     # --- the register ------------------------------------------------------------------------------------------------
 
     def cut_off(self, host: str, *, answers_only: bool = False) -> Fault | None:
-        """Cut the way of a replica to the register, or the way back; None for another host."""
+        """Cut the path of a replica to the register, or only the path of the answers; None for another host."""
         replica = self._cluster.replicas.get(host)
         if replica is None:
             return None

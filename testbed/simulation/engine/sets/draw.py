@@ -14,7 +14,7 @@ Parts = tuple[ClusterPart, tuple[TopicPart, ...], tuple[GroupPart, ...], LoadPar
 
 
 class Drawing(Protocol):
-    """A programme under way; see `draw.py`."""
+    """A programme that is being drawn; see `draw.py`."""
 
     chance: Random
     brokers: list[str]
@@ -58,7 +58,7 @@ def put_back(d: Drawing) -> list[Step]:
 
 
 def lose_register(d: Drawing) -> list[Step]:
-    """The way of a replica to the register is closed in both directions or in one, or slow, for a while."""
+    """The path of a replica to the register is closed in both directions or in one, or slow, for a while."""
     who, for_s = d.chance.choice(d.brokers), d.seconds(8.0)
     how = d.chance.randrange(3)
     if how == 0:
@@ -73,7 +73,7 @@ def cut_stream(d: Drawing) -> list[Step]:
 
 
 def slow_stream(d: Drawing) -> list[Step]:
-    """The way between two replicas is slow or closed for a while, in one direction or both."""
+    """The path between two replicas is slow or closed for a while, in one direction or both."""
     who, to = d.chance.sample(d.brokers, 2)
     one_way, for_s = d.chance.random() < 0.5, d.seconds(8.0)
     if d.chance.random() < 0.5:
@@ -108,7 +108,7 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
     stop_master: 3,
     pause_machine: 2,
 }
-"""What happens to replica sets, and how often beside all else."""
+"""The faults of replica sets, with their weights."""
 
 
 LIVE_PROMISE = PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0, recover_s=REPLICA_REJOIN_MAX_S + 15.0)

@@ -1,6 +1,6 @@
 """Liveness of replica sets: a set has to serve again soon once a part of it is well.
 
-    stuck  L1  a set acknowledges messages `SERVES_S` after its register and one replica in sync are well, whatever its
+    stuck  L1  a set acknowledges messages `SERVES_S` after its register and one replica in sync work, whatever its
                other replicas do
            L2  all its replicas are in sync within the promised time after everything is repaired
 
@@ -27,7 +27,7 @@ PROBES = "probes"
 
 
 class SetLiveness:
-    """The judge of one run."""
+    """The liveness check of one run."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Checkers) -> None:
         self._cluster, self._judge = cluster, judge
@@ -48,7 +48,7 @@ class SetLiveness:
     async def wait_serving(self, lost: Collection[str] = ()) -> None:
         """Wait until each set acknowledges a message; `lost` are the hosts that cannot. Cancellation: it ends.
 
-        A set is let off if none but lost replicas are in sync: the one that is well was removed at the last moment.
+        A set need not serve if only lost replicas are in sync: the working one was removed at the last moment.
         """
         waiting = dict.fromkeys(self._cluster.brokers)
         with anyio.move_on_after(SERVES_S):

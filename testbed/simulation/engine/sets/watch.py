@@ -86,7 +86,7 @@ class SetWatch:
         self._n_reported = len(self.check.violations)
 
     def _serving(self, name: str) -> None:
-        """Look which replicas of a set may serve now; a process that stands still serves nothing."""
+        """Find the replicas of a set that may serve now; a process that stands still serves nothing."""
         simulation, serving = self._cluster.simulation, []
         standstill, now_s = simulation.network.standstill, simulation.loop.kernel.now_s
         found = self._cluster.brokers[name]
