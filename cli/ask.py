@@ -1,4 +1,4 @@
-"""Runs the calls of an `Admin`, or of a register, as a command: connected, bounded by signals, with an exit code."""
+"""Runs calls of an `Admin`, or of a register, as a command: connects, stops at a signal, and sets the exit code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Completion of names in a shell: topics, groups and members of the running cluster, and strategies.
 
-Each function gets the beginning of a word. What cannot be found out within a second completes to nothing, because a
-shell waits for it, and an error would be written into the line that is typed.
+Each function gets the beginning of a word. Names that do not arrive within a second are left out, because the shell
+waits for them. An error also completes to nothing: its text would be written into the line that the user types.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The option `--replica-of` of `rlab broker` is RLAB_BROKER_REPLICA_OF: the command and the option in capitals, whatever
 the parameter is called in the code. A few options have one name for all commands, for instance RLAB_NAMESRV.
 
-The parser looks only for variables that it knows, so a misspelt one would be ignored in silence. It is named, and is
-not an error: others make variables of this prefix too, for instance Kubernetes for a service called rlab.
+The parser reads only the variables of its options, so a misspelt variable would be ignored silently. A warning names
+it. It is not an error, because other programs set variables with this prefix too, for instance Kubernetes for a service
+called rlab.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options with which a read or a write proves who it is, and trusts servers.
+"""The options of a read or a write for its own key, and for the certificates of servers that it trusts.
 
 A session may read one cluster and write another, so each read and each write has its own. Without an option the
 environment of the process decides, as for every other client (docs/security.md).

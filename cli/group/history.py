@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from traces.why.moves import QueueMove
 
 CAUSES_MS = 60_000.0
-"""So far back a trace that is watched is read first: the cause of the next move may have happened already."""
+"""How far back a watched trace is read first: the cause of the next move may have happened already."""
 NO_MESSAGE_MS = 2_000.0
-"""A move is printed this long after it although its queue has no message yet."""
+"""Time after which a move is printed although its queue has no message yet."""
 
 
 def register(app: typer.Typer) -> None:

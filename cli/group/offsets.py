@@ -1,4 +1,7 @@
-"""`rlab group export` and `import`: the offsets of a group as a file, for another cluster or for a way back."""
+"""`rlab group export` and `import`: write the offsets of a group to a file, and set them from it.
+
+For moving a group to another cluster, and for a backup before a reset.
+"""
 
 from __future__ import annotations
 

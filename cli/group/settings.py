@@ -1,4 +1,4 @@
-"""`rlab group set`: change what brokers do for a group, also while it consumes."""
+"""`rlab group set`: change the settings of a group at all brokers, also while it consumes."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _console_listens(console: bool, port: int) -> str:
 
 @contextmanager
 def _starting(*, as_forks: bool) -> Iterator[Start]:
-    """What starts the servers while the block runs."""
+    """The function that starts the servers while the block runs."""
     if not as_forks:
         yield spawn
         return

@@ -1,4 +1,4 @@
-"""`rlab doctor`: looks at a running cluster, and says what is wrong, why, and what to do."""
+"""`rlab doctor`: inspects a running cluster, and prints each problem with its reason and its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers with an HTTP endpoint for metrics and health, for `--metrics`; without that option they are as they were.
+"""Adds an HTTP endpoint for metrics and health to servers, if the option `--metrics` is given.
 
 aiohttp and prometheus-client are imported only here, and only if wanted: they take a third of a second.
 """

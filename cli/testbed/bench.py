@@ -1,4 +1,4 @@
-"""`rlab bench`: options, names and the table."""
+"""`rlab bench`: runs benchmarks by name. Reads the options, and prints the results as a table or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlab crash`: options, output and exit code."""
+"""`rlab crash`: kills real brokers under load, and audits their messages. Reads the options, and sets the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlab demo`: options, where the output goes, and the exit code."""
+"""`rlab demo`: plays the life of a group on an embedded cluster. Reads the options, and sets the exit code."""
 
 from __future__ import annotations
 

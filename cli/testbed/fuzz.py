@@ -1,4 +1,4 @@
-"""`rlab fuzz`: sends a server what no client would, and reports internal errors, silence, leaks and lost listeners."""
+"""`rlab fuzz`: sends hostile requests to a server, and reports internal errors, silence, leaks and lost listeners."""
 
 from __future__ import annotations
 

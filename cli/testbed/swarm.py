@@ -1,4 +1,4 @@
-"""`rlab swarm`: options, progress lines, and the summary."""
+"""`rlab swarm`: runs consumers that join and leave. Reads the options, and prints progress and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlab check`: judges a trace by what the project promises, and shows what speaks against it."""
+"""`rlab check`: checks a trace against the promises of the project, and shows the evidence of each violation."""
 
 from __future__ import annotations
 

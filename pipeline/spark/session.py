@@ -1,4 +1,4 @@
-"""A Spark session that starts on a laptop, in continuous integration and on a cluster.
+"""Starts a Spark session: on a laptop, in continuous integration and on a cluster.
 
 Before the JVM starts, it sets up a Java that Spark accepts, the interpreter and the import path of the Python workers,
 addresses on loopback, a quiet log, and folders that are removed afterwards. If `spark-submit` has already started the

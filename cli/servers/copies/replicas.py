@@ -1,4 +1,4 @@
-"""`rlab broker replicas`: the set of a broker, and how far each replica has come."""
+"""`rlab broker replicas`: show the set of a broker, and the position of each replica."""
 
 from __future__ import annotations
 

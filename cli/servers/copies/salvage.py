@@ -1,4 +1,4 @@
-"""`rlab broker salvage`: the messages that a replica gave up after an election with a loss."""
+"""`rlab broker salvage`: list or re-send messages that a replica has cut from its log after an election with a loss."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Upkeep of one broker: is its data whole, a copy of it and back, and no writes before its maintenance.
+"""Upkeep of one broker: verify its data, back it up and restore it, and stop its writes before a maintenance.
 
-`verify.py` and `backup.py` print what `broker/store/upkeep/` finds and does, and ask no server. `drain.py` and
-`forget.py` ask the cluster.
+`verify.py` and `backup.py` run the functions of `broker/store/upkeep/` on files, and print their results; they need no
+server. `drain.py` and `forget.py` ask the cluster.
 """

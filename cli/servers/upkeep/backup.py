@@ -1,4 +1,4 @@
-"""`rlab broker dump` and `restore`: a copy of a data directory, also of a broker that runs, and back."""
+"""`rlab broker dump` and `restore`: copy a data directory, also of a running broker, and restore it from the copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlab broker drain`: no more writes to a broker, and then the wait until its groups have read its messages."""
+"""`rlab broker drain`: stop writes to a broker, and then wait until its groups have read its messages."""
 
 from __future__ import annotations
 
