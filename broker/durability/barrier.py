@@ -128,6 +128,10 @@ class WriteBarrier:
         self.replication = Replication(self._loop, self._store, replicator, self._on_new_messages, self._group_commit)
         self.replication.begin(self._end)
 
+    def refusal_of_parked(self) -> RlabError | None:
+        """Why a request that has waited here is refused now: this broker may not be the master any more."""
+        return None if self.replication is None else self.replication.refusal_of_parked()
+
     def _end(self, error: NotMaster) -> None:
         """End all writes: this broker is no longer the master, and from here on the new master's log may differ."""
         logger.warning("nothing is written any more, because this broker is not the master: %s", error)

@@ -11,6 +11,10 @@ be committed. The flush stays in the queue with the callbacks that change tables
 failure that did not happen. While it is there, requests that append messages are refused before they do, so that
 clients do not append again every few seconds for as long as a replica or the register is away.
 
+No answer leaves without the lease, even if the request came under it: the process may have stood still in between, and
+another master may have begun. An answer that is ready waits behind an empty flush, which is committed once there is
+a lease again.
+
 When the replicator ends, the new master may have the flushes that wait, or not: they get the same error. Nothing is
 written after that (`WriteBarrier`). The tables in memory may then be ahead of the files, for instance by a lease whose
 flush was not committed: the broker is dropped, and a new one reads the files.
@@ -109,14 +113,18 @@ class Replication:
             )
         return refusal
 
+    def refusal_of_parked(self) -> RlabError | None:
+        """Why a request that has waited here is refused now, although it was not when it came."""
+        return None if self.is_open and self.may_serve() else self.check(appends=False)
+
     def offer(
         self, waiting: WaitingForReplicas, changes: list[RowChange], *, has_written: bool, wrote_log: bool
     ) -> None:
         """Offer a flush, and answer the requests that wait for it once it is committed.
 
-        If nothing was written, these wait for the flushes before it.
+        If nothing was written, these wait for the flushes before it, and for the lease.
         """
-        if has_written:
+        if has_written or not self._may_answer():
             self._last_n = self._replicator.offer(changes)
         waiting.n, waiting.position = self._last_n, self._store.written_position
         is_alone = not self._waiting and waiting.n <= self._committed_n and self.ended is None
@@ -135,7 +143,8 @@ class Replication:
         if self.ended is not None:
             self._fail(_in_doubt(self.ended))
             return
-        self._advance()
+        if self._may_answer():
+            self._advance()
         if self._in_time and self._timer is None:
             self._timer = self._loop.call_at(self._in_time[0].due, self._answer_overdue)
 
@@ -148,7 +157,13 @@ class Replication:
 
     def _synced(self, waiting: WaitingForReplicas, failure: RlabError | None) -> None:
         waiting.is_synced, waiting.not_synced = True, failure
-        self._advance()
+        if self._may_answer():
+            self._advance()
+        else:
+            self._last_n = self._replicator.offer([])
+
+    def _may_answer(self) -> bool:
+        return self.ended is not None or self.may_serve()
 
     def _committed(self, n: int) -> None:
         self._committed_n = max(self._committed_n, n)

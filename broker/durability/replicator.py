@@ -31,7 +31,7 @@ class Replicator(ABC):
 
     @abstractmethod
     def may_serve(self) -> bool:
-        """Whether a request may be served at this moment; called before each, also after one that was not refused."""
+        """Whether a request may be served, or answered, at this moment; called before each, whatever `refusal` was."""
 
     @abstractmethod
     def refusal(self) -> RlabError | None:

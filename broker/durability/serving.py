@@ -7,12 +7,15 @@ Each command declares its effect in the table of all requests (`remoting/wire/`)
     CHANGES    as well
     APPENDS    refused too while messages cannot be committed, because too few replicas are in sync or they are late
 
+A read that takes time is checked again before its answer leaves.
+
 Until the state with which the broker has started is committed, requests wait: they would show messages that are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
@@ -38,6 +41,8 @@ def _guard(code: RequestCode, handler: Handler, replication: Replication) -> Han
     if effect is Effect.LOCAL:
         return handler
     appends, may_serve = effect is Effect.APPENDS, replication.may_serve
+    if effect is Effect.READS and inspect.iscoroutinefunction(handler):
+        handler = _checked_again(handler, replication)
 
     def serve(connection: Connection, request: Command) -> Outcome:
         # The second question because the process may have stood still since the first one in this iteration.
@@ -59,3 +64,13 @@ def _guard(code: RequestCode, handler: Handler, replication: Replication) -> Han
         return outcome if outcome is None or isinstance(outcome, Reply) else await outcome
 
     return serve
+
+
+def _checked_again(read: Callable[[Connection, Command], Awaitable[Reply | None]], replication: Replication) -> Handler:
+    async def read_as_master(connection: Connection, request: Command) -> Reply | None:
+        reply = await read(connection, request)
+        if (refusal := replication.refusal_of_parked()) is not None:
+            raise refusal
+        return reply
+
+    return read_as_master

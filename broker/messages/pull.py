@@ -57,6 +57,7 @@ class Pulls(Feature):
         self._loop = core.loop
         self._clock_ms = core.clock_ms
         self._store = core.store
+        self._refusal = core.barrier.refusal_of_parked
         self._wake_by = core.driver.wake_by
         self._topics = topics.table
         self._moves = moves
@@ -147,6 +148,10 @@ class Pulls(Feature):
 
     def _answer_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
         connection, request = parked.connection, parked.request
+        # Before it runs: it may take a lease for its member, and read messages that the next master gives to another.
+        if refusal := self._refusal():
+            connection.respond_error(request, refusal)
+            return
         try:
             reply = self._run(connection, request, hold_until)
         except RlabError as error:

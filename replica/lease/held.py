@@ -1,6 +1,8 @@
 """HeldLease: the lease of a running master, on its clocks.
 
-The master checks it before each request and before answers are sent, so the usual check is one reading of a clock.
+The master checks it before each request and before answers are sent, and compares its two clocks each time: a machine
+that was paused may go on with any callback. The first one may handle the confirmation of a replica, which lay in the
+socket for as long as the machine stood; it commits a flush, whose answers must not be sent.
 """
 
 from __future__ import annotations
@@ -51,11 +53,7 @@ class HeldLease:
         return self._lease.lease_s
 
     def holds(self) -> bool:
-        """Whether the master may serve at this moment."""
-        return self.clock() < self.ends_at
-
-    def look(self) -> bool:
-        """As `holds`, after a comparison of the clocks; called in each event-loop iteration that serves a request."""
+        """Whether the master may serve at this moment: not if its clocks have moved apart since the last check."""
         now = self.clock()
         if self._watch.looked(now, self._wall_ms()):
             logger.warning("%s: the clocks of this machine moved apart: it stood still, or one was set", self._name)

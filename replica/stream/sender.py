@@ -197,7 +197,7 @@ class ReplicaSender(ReplicatingFeature):
 
     def refusal(self) -> RlabError | None:
         """See `Replicator.refusal`."""
-        if self._refusal is None and not self.lease.look():
+        if self._refusal is None and not self.lease.holds():
             return NotMaster(f"{self.row.name}: the lease of this master is over, try again", "", self._epoch)
         return self._refusal
 

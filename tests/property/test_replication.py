@@ -28,6 +28,7 @@ STEPS = st.one_of(
     st.lists(st.tuples(REQUESTS, st.sampled_from(QUEUES)), min_size=1, max_size=4),  # what comes in one turn
     st.integers(0, 3),  # so many more flushes are committed
     st.sampled_from([0.1, 1.0, REPLICATION_TIMEOUT_S]),  # so much time passes
+    st.booleans(),  # whether it has the lease
     st.just("end"),
 )
 
@@ -88,6 +89,7 @@ class World:
         if failure is None:
             self.answered.append(asked)
             assert asked.n <= self.replicator.committed_n
+            assert self.replicator.has_lease
             if self.flush is FlushMode.SYNC and asked.kind in ("send", "append"):
                 assert self.store.synced_position >= self.positions[asked.n]
 
@@ -98,7 +100,8 @@ class World:
             self.ask(*request)
         self.barrier._flush()  # in this moment, and not after the iteration, so that commits may come before the sync
         n = len(self.replicator.offers)
-        assert n == before + (not self.is_ended and any(kind != "commit" for kind, _ in requests))
+        has_written = any(kind != "commit" for kind, _ in requests)
+        assert n == before + (not self.is_ended and (has_written or not self.replicator.has_lease))
         if self.is_ended:
             assert self.store.written_position == written
         self.positions[n] = self.store.written_position
@@ -150,7 +153,10 @@ async def run(world: World, steps: list[Any]) -> None:
             case "end":
                 world.is_ended, ended_n = True, ended_n or world.replicator.committed_n
                 world.replicator.end()
-            case int() if not world.is_ended:
+            case bool():
+                await anyio.sleep(0.01)  # what is committed is synced too
+                world.replicator.has_lease = step or world.replicator.is_alone
+            case int() if not world.is_ended and world.replicator.has_lease:
                 n = min(world.replicator.committed_n + step, len(world.replicator.offers))
                 world.replicator.commit(n)
                 await anyio.sleep(0.01)
@@ -179,6 +185,7 @@ async def run(world: World, steps: list[Any]) -> None:
                 raise AssertionError(failure)
 
 
+@example([1, False, [("commit", 0)], True, 1], FlushMode.ASYNC, False)  # it wrote nothing, and waits for the lease
 @example([[("send", 0)], [("rows", 0)], 0.1], FlushMode.SYNC, True)  # the rows wait for the sync of the send
 @settings(max_examples=60)
 @given(st.lists(STEPS, max_size=14), st.sampled_from(FlushMode), st.booleans())

@@ -133,3 +133,6 @@ who = "broker-a-1"
 for_s = 4.0
 """
 """Frames of a busy master are confirmed while its process is stopped: it reads that when another master serves."""
+
+MASTER_IS_PAUSED = MASTER_IS_STOPPED.replace("freeze_master", "pause_vm")
+"""The same while its machine is paused: the clock of its lease stands where it was when it reads that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation.planted import Mutant
-from tests.simulation.quirk_programmes import MASTER_IS_STOPPED
+from tests.simulation.quirk_programmes import MASTER_IS_PAUSED, MASTER_IS_STOPPED
 
 _COMMIT, _IN_SYNC = "replica/stream/commit_point.py", "replica/stream/in_sync.py"
 _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/applying.py", "broker/leases/service.py"
@@ -133,6 +133,14 @@ REPLICA_MUTANTS = (
         file="replica/stream/sender.py",
         old="if n > self._announced and not self._is_deposed and self.lease.holds():",
         new="if n > self._announced and not self._is_deposed:",
+        shown=("deposed-answer",),
+    ),
+    _of_sets(
+        name="lease-outlives-a-pause",
+        text=MASTER_IS_PAUSED,
+        file="replica/lease/held.py",
+        old="        if self._watch.looked(now, self._wall_ms()):",
+        new="        if False:",
         shown=("deposed-answer",),
     ),
     _of_sets(

@@ -14,7 +14,7 @@ from testbed.simulation.engine.run import run_programme
 from testbed.simulation.engine.text import programme_of
 from tests.simulation.conftest import Simulate
 from tests.simulation.mutants import QUIRKS
-from tests.simulation.quirk_programmes import MASTER_IS_STOPPED, WRITTEN
+from tests.simulation.quirk_programmes import MASTER_IS_PAUSED, MASTER_IS_STOPPED, WRITTEN
 from tests.simulation.test_replicas import pair_with_topic, row_of, send_for, stored, wait_in_sync
 
 pytestmark = pytest.mark.simulation
@@ -59,6 +59,9 @@ def test_each_quirk_of_sets_is_shown() -> None:
     assert {*WRITTEN} == SET_QUIRKS
 
 
-def test_the_programme_of_the_planted_bug_keeps_every_promise(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("text", [MASTER_IS_STOPPED, MASTER_IS_PAUSED], ids=["stopped", "paused"])
+def test_a_master_that_stood_still_answers_nothing_after_the_next_one_has_begun(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.CRITICAL + 1)
-    assert [str(each) for each in run_programme(programme_of(MASTER_IS_STOPPED)).findings] == []
+    assert [str(each) for each in run_programme(programme_of(text)).findings] == []

@@ -14,6 +14,7 @@ from broker.feature import ReplicatingFeature
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import NotMaster, ReplicationTimeout, RlabError
+from model.record import FlushMode
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
@@ -64,7 +65,7 @@ class Set:
     """A barrier with a replicator, whose start is committed."""
 
     def __init__(self, simulation: Simulation, store: MessageStore, metadata: MetadataStore) -> None:
-        self.store = store
+        self.store, self.metadata, self.loop = store, metadata, simulation.loop
         self.number = Number(metadata, "n", replicated=True)
         self.local = Number(metadata, "here", replicated=False)
         self.news: list[int] = []
@@ -137,6 +138,45 @@ async def test_the_end_leaves_what_waits_in_doubt_and_refuses_what_comes_then(re
     assert [type(outcome) for outcome in replicas.outcomes] == [ReplicationTimeout, NotMaster]
     assert (replicas.store.max_offset(1, 0), replicas.number.read()) == (0, 0)
     assert not await replicas.barrier.wait_committed(1.0)
+
+
+@with_a_set
+async def test_without_the_lease_not_even_what_wrote_nothing_is_answered(replicas: Set) -> None:
+    replicas.barrier.after_commit(replicas.outcomes.append)
+    replicas.replicator.has_lease = False  # the process stood still before the end of the iteration
+    await anyio.sleep(0.01)
+    assert (replicas.outcomes, replicas.replicator.offers[1:]) == ([], [[]])
+    replicas.replicator.has_lease = True
+    replicas.replicator.commit()
+    assert replicas.outcomes == [None]
+
+
+@with_a_set
+async def test_what_the_replicas_have_is_not_answered_after_a_sync_during_which_the_lease_has_ended(
+    replicas: Set,
+) -> None:
+    store, outcomes, loop = replicas.store, replicas.outcomes, replicas.loop
+    store.show_only_synced()
+    barrier = WriteBarrier(loop, store, replicas.metadata, lambda topic, queue_id: None, FlushMode.SYNC)
+    replicator = ReplicatorByHand()
+    barrier.replicate(replicator)
+    loop.blocking_s = 1.0
+    store.append(1, 0, b"payload", 0)
+    barrier.after_append(outcomes.append, "t", 0)
+    await anyio.sleep(0.1)
+    replicator.commit()
+    replicator.has_lease = False
+    await anyio.sleep(1.0)
+    assert (outcomes, store.max_offset(1, 0)) == ([], 0)
+    store.append(1, 0, b"payload", 0)
+    barrier.after_append(outcomes.append, "t", 0)
+    await anyio.sleep(0.1)
+    assert (outcomes, store.max_offset(1, 0)) == ([], 0)
+    replicator.has_lease = True
+    replicator.commit()
+    assert (outcomes, store.max_offset(1, 0)) == ([None], 1)
+    await anyio.sleep(1.0)
+    assert (outcomes, store.max_offset(1, 0)) == ([None, None], 2)
 
 
 @with_a_set

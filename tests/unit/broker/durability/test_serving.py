@@ -74,6 +74,19 @@ async def test_each_request_of_a_burst_is_refused_from_the_moment_on_at_which_th
 
 
 @simulated
+async def test_a_request_that_has_waited_is_refused_when_the_lease_is_over(world: World) -> None:
+    replicator, a, b = await begun(world)
+    replicator.is_alone = True
+    await a.send()
+    world.simulation.loop.blocking_s = 0.5
+    held = await b.begin_pull(offset=1, suspend_ms=1_000)
+    searched = await a.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 1})
+    await world.sleep(0.1)
+    replicator.has_lease, replicator.refused = False, NotMaster("the lease is over", "", 7)
+    assert [(await each).code for each in (held, searched)] == [ResponseCode.NOT_MASTER] * 2
+
+
+@simulated
 async def test_a_lease_is_promised_and_an_offset_stored_once_they_are_committed(world: World) -> None:
     replicator, a, _ = await begun(world)
     await a.heartbeat(consumer())
