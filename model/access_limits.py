@@ -13,11 +13,11 @@ UNAUTHENTICATED_S = 5.0
 MAX_UNAUTHENTICATED = 1_024
 """Connections of clients that have not proved a key: a thousand clients that return together after a restart fit."""
 MAX_UNAUTHENTICATED_OF_ADDRESS = 768
-"""The same from one address, so that other addresses find a place; refused clients try again."""
+"""Connections without a proved key from one address: other addresses find a place, and refused clients try again."""
 MAX_TLS_HANDSHAKES = 1_024
 """TLS handshakes in progress; the next one closes the oldest, which a real client would have finished long ago."""
 MAX_TLS_HANDSHAKES_OF_ADDRESS = 768
-"""The same from one address, so that it closes only its own handshakes, and other addresses keep theirs."""
+"""TLS handshakes in progress from one address, so that it closes only its own, and other addresses keep theirs."""
 MAX_REFUSALS_UNAUTHENTICATED = 8
 """Refused requests of a client without a proved key, after which its connection is closed."""
 MAX_REFUSALS_REPORTED_PER_S = 10

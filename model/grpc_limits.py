@@ -18,6 +18,6 @@ HTTP2_SPARE_PER_ANSWER = 64
 """Frames without a call that a peer may send before the first answer, and further ones for each answered call."""
 MAX_HTTP2_RESETS = 128
 HTTP2_RESETS_PER_ANSWER = 1
-"""The same for calls that it resets before their end."""
+"""Calls that a peer may reset before their end, and further ones for each answered call."""
 MIN_HTTP2_DATA_BYTES = 1_024
 """A frame with fewer bytes of a message, and not the last one, counts as a frame without a call."""

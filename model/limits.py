@@ -16,8 +16,8 @@ FRAME_TIMEOUT_S = 30.0
 MAX_FRAMES_UNDER_WAY_BYTES = 4 * MAX_FRAME_BYTES
 """Announced lengths of the frames that have partly arrived, over all connections of a server."""
 MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE = MAX_FRAME_BYTES
-"""The same for one user, or without access control for one address. A peer that never ends its frames fills only its
-own part, and the bytes read from it in one event-loop iteration do not delay others for long.
+"""Announced lengths of such frames of one user, or without access control of one address. A peer that never ends its
+frames fills only its own part, and the bytes read from it in one event-loop iteration do not delay others for long.
 """
 MAX_UNCOUNTED_FRAME_BYTES = 64 * 1024
 """Frames up to this length do not count: a single read of a socket may bring more."""
@@ -61,7 +61,7 @@ MAX_IN_FLIGHT_REQUESTS = 65_536
 MAX_UNANSWERED_BYTES_OF_ONE = 64 * 1024 * 1024
 """Bytes of their bodies, above which a server does not read the connection: a disk may take seconds for them."""
 MAX_UNANSWERED_BYTES = 256 * 1024 * 1024
-"""The same over all connections of a server; beyond it new work is refused with SYSTEM_BUSY."""
+"""Bytes of unanswered requests on all connections of a server; beyond it new work is refused with SYSTEM_BUSY."""
 MAX_CONNECTIONS = 16_384
 """Connections of one server; the next one is answered SYSTEM_BUSY and closed."""
 MAX_CONNECTIONS_OF_ADDRESS = 12_288
@@ -129,7 +129,7 @@ RETRY_SPACING_S = 0.002
 READ_FIRST_S = 0.1
 """How long a server whose timer was late first reads the bytes that have arrived, before it lets anything expire."""
 MAX_READ_FIRST = 5
-"""How often in a row: a server that is late for ever has to act at some time."""
+"""How often in a row a late server reads first: one that is always late has to act on its deadlines at some time."""
 
 # --- requests --------------------------------------------------------------------------------------------------------
 REQUEST_TIMEOUT_S = 3.0
@@ -179,7 +179,7 @@ MAX_PAUSE_S = 2.0
 MAX_GROWTH_WAIT_S = 3.0
 """Longest wait of a notification about joins while more members join; Kafka waits this long in any new group."""
 MAX_NEW_GROUP_WAIT_S = 10.0
-"""The same for a new group, since its first member: a thousand members that start together take seconds."""
+"""Longest such wait in a new group, since its first member: a thousand members that start together take seconds."""
 MAX_MEMBER_CHANGES = 1_024
 """Changes of a group that a broker remembers; a member that knows an older list gets the whole list."""
 MAX_REJOIN_S = 3_600.0
@@ -326,7 +326,7 @@ MAX_DELAYED_SENDS = 900_000
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW
-"""The same, of all queues and groups of a broker together."""
+"""The sum of these windows over all queues and groups of a broker."""
 MAX_POP_QUEUES = 100_000
 """Queues times groups of which a broker tracks the invisible messages."""
 MAX_POP_BATCH = 32
@@ -407,7 +407,7 @@ repairs.
 CLOCK_SAVED_MS = 3600 * 1000
 """How often a broker stores what its clock shows, for the next start."""
 MAX_CLOCK_JUMPS = 16
-"""Jumps that are remembered as long as messages from before them are there."""
+"""Jumps of the wall clock that are remembered; each is needed while messages from before it are stored."""
 RESERVE_CHECK_S = 5.0
 """How often a broker on a full disk checks whether there is space again for its reserve, and so for messages."""
 LOCK_CHECK_S = 1.0
@@ -480,7 +480,7 @@ STAGE_EXPIRY_S = 6 * 3600.0
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
 """How long the last batch of a query is remembered; a query that resumes later could publish it twice."""
 ONLY_BATCH_KEPT_S = 3600.0
-"""The same for a write of a single batch, which repeats only a commit whose answer was lost."""
+"""How long the only batch of a query is remembered: such a write repeats only a commit whose answer was lost."""
 
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0
@@ -530,7 +530,7 @@ MAX_HELD_EVENTS = 200_000
 MAX_CHANNEL_UPDATES = 2_000
 """Updates that a page of the console that was away can catch up with: eight minutes at four a second."""
 MAX_CHANNEL_BYTES = 8 * 2**20
-"""Of one channel; a page that is further behind loads the whole again."""
+"""Bytes of these updates in one channel; a page that is further behind loads the whole state again."""
 MAX_CONSOLE_GROUPS = 64
 """Groups that are watched at a time; a new one replaces the group that no page has shown for the longest time."""
 MAX_CONSOLE_STREAMS = 256

@@ -1,4 +1,4 @@
-"""The bounds and intervals of the copies of a broker, each with its reason; `limits.py` has all others."""
+"""The bounds and intervals of sets of replicas: register, stream, lease and routes; `limits.py` has all others."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ REPLICA_JOIN_LAG_BYTES = 1024 * 1024
 REPLICA_BEACON_S = 0.3
 """How often an idle master sends a frame without content, so that silence means a broken connection."""
 REPLICA_SILENCE_S = 1.2
-"""How long a replica confirms no frame until its connection counts as broken: four beacons unanswered."""
+"""Time without a confirmed frame after which the connection of a replica counts as broken: four beacons unanswered."""
 REPLICA_DEAD_S = 10.0
-"""How long nothing comes from a replica until its connection is closed: one that is not in sync may need that long for
-a write to its disk."""
+"""Silence of a replica after which the master closes its connection: a replica that is not in sync may need that long
+for a write to its disk."""
 MASTER_DEAD_S = 3.0
-"""How long a replica gets no frame from its master until it closes the connection. Longer than the master's patience: a
-replica that is too hasty would leave the in-sync set although only the master was busy."""
+"""Silence of the master after which a replica closes the connection. It is longer than `REPLICA_SILENCE_S`: otherwise a
+replica would leave the in-sync set although only the master was busy."""
 REPLICA_BACK_S = 0.2
 """How long the connection of an in-sync replica may be closed before it leaves the set: a broken connection is dialled
 again at once, a process that was killed takes longer."""
 REPLICA_START_S = 2.0
-"""The same for a master that has just started: the others still have to notice it."""
+"""How long the connection may be missing after the start of a master: the other replicas still have to notice it."""
 REPLICA_FRAME_TIMEOUT_S = 2.0
 """How long an in-sync replica may take to confirm a flush before it leaves the set: its disk is full, slow or hangs."""
 REPLICA_REJOIN_S = 5.0
@@ -77,7 +77,7 @@ replica has, and ignore the same numbers later. Nor do lease tokens repeat, for 
 REGISTER_POLL_S = 1.0
 """How often a master reads its row of the register, in which an operator may have elected another one."""
 REGISTER_RETRY_S = 0.2
-"""Pause before a register that could not be asked is asked again."""
+"""Pause before the next request to a register that could not be reached."""
 REPLICA_REDIAL_TIMEOUT_S = 1.0
 """How long a replica waits for a connection to its master, and for the answer to its first request."""
 FAILING_DISK_S = 1.0
@@ -92,8 +92,8 @@ SEGMENT_RANGE_BYTES = 4 * 1024 * 1024
 LOG_CHECK_FIRST_S = 3_600.0
 LOG_CHECK_INTERVAL_S = 86_400.0
 LOG_CHECK_PAUSE_S = 1.0
-"""When a replica reads its whole log for the first time since it follows, how long after that again, and the pause
-between two segments of it, which leaves the disk to the master's writes."""
+"""How long a replica follows before it first reads its whole log, the interval until it does so again, and the pause
+between two segments, which leaves the disk to the master's writes."""
 INDEX_RETRY_S = 1.0
 MAX_INDEX_TRIES = 30
 """Pause before a replica asks again for the index of a finished segment, which the master writes with its next sync;
@@ -105,8 +105,8 @@ LEASE_S = 2.0
 tenth later at the earliest, so this is most of the time that a failover takes.
 """
 MIN_LEASE_S, MAX_LEASE_S = 1.0, 60.0
-"""Bounds of that. One event-loop turn in ten thousand of a busy broker takes up to 0.1 s, and a full collection of
-garbage or a slow disk longer: with a shorter lease, sets would often change their master without need.
+"""Bounds of `LEASE_S`. One event-loop iteration in ten thousand of a busy broker takes up to 0.1 s, and a full garbage
+collection or a slow disk longer: with a shorter lease, sets would often change their master without need.
 """
 BEACON_SHARE, SILENCE_SHARE = 0.15, 0.6
 """Shares of a lease: how often a frame is sent at least, and how long a replica may confirm none before the master
@@ -131,18 +131,18 @@ MASTER_CONNECT_S = 1.0
 has `SEND_TIMEOUT_S` for that and for its attempt at the next master.
 """
 MASTER_PAUSE_S = 0.1
-"""How long a send waits before it asks the master of a set again that has refused it and knows no other, or looks again
-for a master at all; news of the next master ends the wait.
+"""How long a send waits before it tries again: at a master that has refused it and knows no other, or for a route with
+a master. A notification about the next master ends the wait.
 """
 MASTER_LEFT_S, MASTER_QUIET_S = 0.25, 0.1
-"""How long after the next master is known a client closes its connection to the last one, because answers may be under
-way; the second if nothing comes in that time. A send that waits for a master that hangs has some tenths of a second
-left of `SEND_TIMEOUT_S` when another one has taken its place.
+"""How long a client keeps its connection to the last master once it knows the next one, because answers may be under
+way; the second is the time without any bytes after which it closes the connection earlier. A send that waits for a
+hanging master has some tenths of a second left of `SEND_TIMEOUT_S` when another replica has become the master.
 """
 SET_SESSION_S = 5.0
 """How long a member dispatches the messages of a set after it sent a heartbeat that the master has answered. A master
-that hangs may answer nothing, or be replaced while the member cannot reach the next one: that one gives a queue of the
-member to another one after `SET_GRACE_S` at the earliest, and begins later than the last answer of the one before.
+may hang, or be replaced while the member cannot reach the next one. The next master begins after the last answer of the
+old one, and grants a queue of the member to another member after `SET_GRACE_S` at the earliest.
 """
 SET_GRACE_S = 2 * SET_SESSION_S
 """How long a new master keeps the members and leases that it has found, at least."""

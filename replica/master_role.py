@@ -107,7 +107,7 @@ class MasterRole:
                 tasks.start_soon(self._leave_a_failing_disk, running.broker)
             self.running = running
             events = running.broker.events
-            events.emit(EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=self._beginning())
+            events.emit(EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=self._describe_start())
             began(running)
             while self.is_current:
                 await membership.wait_changed()
@@ -129,7 +129,7 @@ class MasterRole:
                     logger.warning("%s: no handover away from a disk that fails: %s", self._membership.row.name, error)
             await anyio.sleep(FAILING_DISK_S)
 
-    def _beginning(self) -> str:
+    def _describe_start(self) -> str:
         """Describe how this mastership began: replica, time without a master, cause."""
         text, election = f"replica {self._membership.replica_id}", self._election
         if election is None:

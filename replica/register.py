@@ -20,7 +20,7 @@ class Register(Protocol):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it is, `host:port` of each of its servers; empty if that is not known."""
+        """`host:port` of each of its servers; empty if they are not known."""
         ...
 
     async def read(self, name: str) -> ReplicaSet | None:

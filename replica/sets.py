@@ -81,8 +81,8 @@ def create(
 ) -> ReplicaSet:
     """The first row of a set, to be written with version 0; the caller is replica 1, and has started.
 
-    `set_id` is a random number, which the caller has stored before: if the answer of the register is lost, it knows its
-    own set by it.
+    `set_id` is a random number, which the caller has stored before. If the answer of the register is lost, the caller
+    recognises its own set by this number.
 
     Raises:
         InvalidParameter: a name, a number or the address is not legal.
@@ -130,9 +130,9 @@ def started(
     `lease_ms` is another length of the lease: only a master that starts can change it, because no other process serves
     by the old one then.
 
-    Not `clean` means that its log may have lost acknowledged messages: by a power cut without flush=sync. If others
-    are in sync they have these messages, so the replica is no longer in sync; a master does not stay one, and the
-    operator elects one of the others.
+    Without `clean` its log may have lost acknowledged messages, by a power cut without flush=sync. If other replicas
+    are in sync, they have these messages. Then this replica leaves the in-sync set; if it was the master, the set has
+    no master until one of the others is elected.
 
     Raises:
         UnknownReplica: the set has no such member.
@@ -198,9 +198,9 @@ def removed_from_in_sync(row: ReplicaSet, replica_id: int, *, by: int, epoch: in
 
 
 def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int, leaves: bool = False) -> ReplicaSet:
-    """Make another replica the master; the old one has stopped to acknowledge, and stays in sync.
+    """Make another replica the master; the old one has stopped acknowledging, and stays in sync.
 
-    With `leaves` it does not, because its process ends: the new master would wait for it.
+    With `leaves` the old one leaves the in-sync set, because its process ends: the new master would wait for it.
 
     Raises:
         DeposedMaster: the caller is not the master of this epoch.
@@ -241,10 +241,10 @@ def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answe
 
 
 def took_over(row: ReplicaSet, replica_id: int, *, epoch: int, accept_loss: bool = False) -> ReplicaSet:
-    """Make a replica in sync the master, because the master of an epoch serves no more; the row itself if it cannot be.
+    """Make a replica in sync the master, because the master of an epoch no longer serves.
 
-    It cannot if the epoch is over, or the replica has left the in-sync set: another change was faster. `accept_loss`
-    lets a replica do it that is not in sync: for the quirk ELECT_OUT_OF_SYNC.
+    Returns the row unchanged if the epoch is over, or the replica has left the in-sync set: another change was faster.
+    `accept_loss` allows a replica that is not in sync, for the quirk ELECT_OUT_OF_SYNC.
     """
     may = replica_id in row.in_sync or (accept_loss and row.member(replica_id) is not None)
     if row.epoch != epoch or replica_id == row.master or not may:

@@ -99,7 +99,7 @@ class MetadataFile:
             raise _cannot_open(self.path, error) from error
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What a query of committed rows finds.
+        """The result of a query of committed rows.
 
         Raises:
             ConfigError: the file is damaged; the text says what to do.

@@ -23,7 +23,7 @@ from model.replica_limits import SNAPSHOT_CHUNK_BYTES
 
 NUMBERS = "numbers"
 _HEAD, _ROWS, _END = range(3)
-_ROW_BYTES = 32  # what a row costs at least, for the size of a chunk
+_ROW_BYTES = 32  # the least size of a row, which counts towards the size of a chunk
 
 
 def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:

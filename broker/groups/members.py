@@ -43,7 +43,7 @@ class Client(NamedTuple):
     producer_groups: tuple[str, ...]
     checkers: tuple[str, ...] = ()  # the producer groups for which it answers checks of transactions
     heartbeat: HeartbeatData | None = None
-    fingerprint: int | None = None  # that heartbeat's, if it had one: then the next may be this alone
+    fingerprint: int | None = None  # of that heartbeat: if it had one, the client may next send the fingerprint alone
 
 
 class Groups(Feature):
@@ -64,16 +64,17 @@ class Groups(Feature):
         core.metadata.add_tables(_SCHEMA)
         self._groups = Table(core.metadata, "groups", replicated=True)
         self._members = Table(core.metadata, "members", replicated=True)
-        # A table of its own: the files of brokers that did not store run ids have no column for them.
+        # Run ids and sharers have separate tables, because the files of earlier versions have no columns for them.
         self._epochs = Table(core.metadata, "epochs", replicated=True)
-        self._sharers = Table(core.metadata, "group_sharers", replicated=True)  # as well
+        self._sharers = Table(core.metadata, "group_sharers", replicated=True)
         self._load(core.loop.time() + restore_grace_s, versions_ahead)
 
     def _load(self, expires_at: float, versions_ahead: int) -> None:
-        """Load what earlier runs stored.
+        """Load the groups and members that earlier runs have stored.
 
-        Group versions go on from the wall clock: a power cut may have taken the last ones from the file, and members
-        that have seen those would ignore new ones with the same numbers. The clock of another replica may be behind.
+        Group versions continue at the wall clock or above: a power cut may have removed the newest versions from the
+        file, and members that know these would ignore later versions with the same numbers. `versions_ahead` is for
+        replicas, because the clock of another replica may be behind.
         """
         now_ms = int(self._core.clock_ms())
         sharers = dict[str, int](self._sharers.rows())

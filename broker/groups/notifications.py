@@ -4,10 +4,10 @@ The first change of a quiet group is notified at once, further ones at most once
 longer in proportion in a group of more than a hundred, and longer when the broker is late itself: each notification
 sets off a pass of every member.
 
-While a group grows, which is when a quarter of its members joined in a row, a notification of nothing but joins waits
-until they pause: for half a window, or twice the longest gap between those joins. So a new group converges
-once, and not once for each member. No message waits for that, because other members own the queues. A leave does not
-wait.
+A group grows while members join in a row that are a quarter of the group or more. Then a notification about joins alone
+waits until the joins pause: for half a window, or twice the longest gap between those joins. So a new group converges
+once, and not once for each member. No message waits for that, because other members own the queues. A leave is notified
+without that wait.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
@@ -34,7 +34,7 @@ from model.limits import (
 )
 
 _WINDOWS_PER_DELAY = 4
-"""A window is at least this many times as long as the delay of the broker: it notifies in a small part of its time."""
+"""A window is at least this many times as long as the delay of the broker, which so spends little time on this."""
 _GAPS_PER_PAUSE = 2
 """Joins have paused when none came for this many times their longest gap."""
 
@@ -77,7 +77,7 @@ class Notifications:
             return []
         due = [info for info in self._pending.values() if info.notify_at <= now]
         for info in due:
-            # A broker that is late has too much to do already.
+            # If the broker is late, the window is longer: notifications cause more work for it.
             delay_s = now - info.notify_at
             self.forget(info)
             info.window_ends_at = now + self._window_s(info, delay_s)

@@ -41,12 +41,12 @@ class Leases(Feature):
     """The leases and committed offsets of one broker; `tokens_ahead` as `versions_ahead` of `Groups`."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups, *, tokens_ahead: int = 0) -> None:
-        # Tokens have to grow over restarts even where no lease is stored, and on a machine whose clock is behind. A
-        # clock in milliseconds times 1000 is for files without the last token, and allows a thousand grants a
-        # millisecond. The table is public for lookups; changes go through this class.
+        # Tokens have to grow over restarts, also without stored leases and with a clock that is behind, so the last
+        # token is stored. Files of earlier versions do not have it: for them, tokens start at the clock in milliseconds
+        # times 1000, which is right up to a thousand grants a millisecond.
         self._last_token = Number(core.metadata, "last_token", replicated=True)
         first_token = max(int(core.clock_ms()) * 1000, self._last_token.read() + tokens_ahead)
-        self.table = QueueLeases(first_token=first_token, quirks=core.quirks)
+        self.table = QueueLeases(first_token=first_token, quirks=core.quirks)  # public for look-ups only
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range

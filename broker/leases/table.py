@@ -116,7 +116,7 @@ class QueueLeases:
         return lease if lease is not None and lease.held else None
 
     def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> Lease | None:
-        """The lease if this token is still valid for commits and pulls: the queue was not granted to another since."""
+        """The lease if this token is still valid for commits and pulls: no other member was granted the queue since."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id)):
             return lease
@@ -162,7 +162,7 @@ class QueueLeases:
         return self.expire(now) if grace_s <= 0 else []
 
     def wait_no_longer(self, group: str, client_id: str) -> None:
-        """Remove a client that left its group from all waiters; otherwise members that come and go fill the memory."""
+        """Remove a client that left its group from all waiters; otherwise short-lived members would fill the memory."""
         for queue in self._waits.pop((group, client_id), ()):
             del self._leases[group][queue].waiters[client_id]
 

@@ -44,7 +44,7 @@ class SendBack(Feature):
         record = self._record(header["topic"], header["queue_id"], header["offset"])
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)
         delay_ms = header.get("delay_ms")
-        # A member that asks for no retry at all has a dead-letter message, whatever the setting of its group is.
+        # If a member asks for no retry, the message goes to the DLQ, whatever the setting of its group is.
         own = header["max_attempts"]
         dead = times_delivered > (own and self._settings.max_attempts.get(group, own))
         queue_id = 0

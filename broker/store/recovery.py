@@ -177,7 +177,7 @@ class Recovery:
         return f"{ENDS_NAME} {known.flaw}" if known.flaw else ""
 
     def _end_of(self, key: LogKey) -> int:
-        """Where a queue ends; one of which nothing is left begins where it began."""
+        """The end of a queue; without any message left, the offset of its first message."""
         first = 0 if self._known is None else self._known.firsts.get(key, 0)
         return max(self.end_offsets.get(key, 0), first)
 

@@ -54,7 +54,7 @@ class StoreWriter:
         # The batch: appended, not flushed.
         self._buffer: list[bytes] = []
         self._batch_queues: list[QueueState] = []
-        self._batch_dropped: list[QueueState] = []
+        self._dropped_in_batch: list[QueueState] = []
         self._next_at = 0  # position of the next record in the active segment
         self._hidden_flushes: HiddenFlushes | None = None
         self._shows_synced = False
@@ -122,7 +122,7 @@ class StoreWriter:
         record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, flags, times_delivered, payload)
         length = len(record)
         if length > queue.longest_bytes or flags >= CONTROL_FLAG:
-            self._check(queue, length, flags)
+            self._check_length(queue, length, flags)
         if offset == queue.flushed_offset:
             self._batch_queues.append(queue)
         queue.row.entries += _pack_entry(self._next_at, length, tag_hash, stored_ms)
@@ -156,7 +156,7 @@ class StoreWriter:
             records.append(record)
             position += len(record)
         if (longest := max(map(len, records))) > queue.longest_bytes:
-            self._check(queue, longest, 0)
+            self._check_length(queue, longest, 0)
         if first_offset == queue.flushed_offset:
             self._batch_queues.append(queue)
         queue.row.entries += b"".join(entries)
@@ -214,7 +214,7 @@ class StoreWriter:
         record = encode_topic_dropped(topic_id, self._stored_ms)
         self._buffer.append(record)
         self._next_at += len(record)
-        self._batch_dropped.extend(self._queues.pop(key) for key in keys)
+        self._dropped_in_batch.extend(self._queues.pop(key) for key in keys)
         self._active_index.drop_topic(topic_id)
 
     def flush(self) -> None:
@@ -256,7 +256,7 @@ class StoreWriter:
         self._tail.added(queues, len(data), len(buffer))
         if self._hidden_flushes is None and queues:
             self._write_ends(queues)
-        if self._batch_dropped:
+        if self._dropped_in_batch:
             self._forget_dropped()
         active = log.active
         active.record_count += len(buffer)
@@ -289,10 +289,10 @@ class StoreWriter:
         self._ends.append_first(segment.base_position, moved)
 
     def _forget_dropped(self) -> None:
-        for queue in self._batch_dropped:
+        for queue in self._dropped_in_batch:
             queue.drop_tail_before(queue.flushed_offset)
             self.damage.forget(queue.key)
-        self._ends.append_dropped(self.shown_position, [queue.key for queue in self._batch_dropped])
+        self._ends.append_dropped(self.shown_position, [queue.key for queue in self._dropped_in_batch])
 
     @property
     def settled_position(self) -> int:
@@ -344,7 +344,7 @@ class StoreWriter:
         if self._unwritten_names:
             self._append_names(self._unwritten_names)
 
-    def _check(self, queue: QueueState, length: int, flags: int) -> None:
+    def _check_length(self, queue: QueueState, length: int, flags: int) -> None:
         if length > MAX_RECORD_BYTES or flags >= CONTROL_FLAG:
             raise ValueError(f"a record of {length} bytes with flags {flags:#x} cannot be stored")
         queue.longest_bytes = length
@@ -358,7 +358,7 @@ class StoreWriter:
     def _end_batch(self) -> None:
         self._buffer.clear()
         self._batch_queues.clear()
-        self._batch_dropped.clear()
+        self._dropped_in_batch.clear()
         self._next_at = self._log.active.size
 
     def _roll_back(self) -> None:
@@ -370,7 +370,7 @@ class StoreWriter:
             queue.next_offset = queue.flushed_offset
             if queue.flushed_offset == 0 and self._queues.get(queue.key) is queue:
                 del self._queues[queue.key], index.rows[queue.key]
-        for queue in self._batch_dropped:
+        for queue in self._dropped_in_batch:
             self._queues[queue.key] = queue
             index.rows[queue.key] = queue.row
         self._end_batch()

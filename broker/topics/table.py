@@ -1,7 +1,7 @@
 """The topics of one broker: how they are created and scaled, and the ids that stored records name them by. Pure.
 
-Invariant: a topic id is given once. A topic that is deleted and made again gets a new one, so that records of the old
-topic that are still in the log can never be read as the new one's.
+Invariant: a topic id is assigned once. A topic that is deleted and created again gets a new id, so that records of the
+old topic that are still in the log can never be read as records of the new one.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def queue_count(config: TopicConfig) -> int:
 
 
 def remaining_queue(config: TopicConfig, queue_id: int) -> int:
-    """The queue that takes an old message, whose own may be gone: the topic has shrunk since, or was made again."""
+    """The queue for an old message, whose own queue may be gone because the topic has shrunk or was recreated."""
     return queue_id % queue_count(config)
 
 

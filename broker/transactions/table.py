@@ -103,9 +103,9 @@ class DueHalf(NamedTuple):
 
 
 _TAKEN = float("inf")
-"""When a half message is due that `remove_due` has returned: not before its caller sets another time."""
+"""The due time of a half message that `remove_due` has returned, until the caller sets another time."""
 _Batch = tuple[float, int, Sequence[int]]
-"""When it is due, a number that makes entries comparable, and the offsets."""
+"""The due time, a number that makes entries comparable, and the offsets."""
 
 
 class TransactionTable:

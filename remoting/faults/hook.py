@@ -47,7 +47,7 @@ _NO_IDENTITY = Identity()
 
 
 def unknown(_connection: Connection) -> tuple[str, tuple[str, ...]]:
-    """For a server that knows no clients."""
+    """An empty identity, for a server that knows no clients."""
     return _NO_IDENTITY
 
 

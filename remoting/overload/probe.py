@@ -81,7 +81,7 @@ class Probe:
         return False
 
     def set_result(self, result: Command, /) -> None:
-        """See `Waiter`: the server is there, whatever it answers."""
+        """See `Waiter`: any answer shows that the server runs."""
         self._is_under_way = False
 
     def set_exception(self, exception: Exception, /) -> None:

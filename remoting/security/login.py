@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
 """Variables of the environment: the path of a key file, or the key itself."""
 HTTP_KEY_FILE, HTTP_KEY = "RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"
-"""The same for the key that the HTTP ports of this process ask for."""
+"""Variables of the environment for the key that the HTTP ports of this process ask for."""
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 """Variable of the environment: the directory in which systemd passes secrets to a service."""
 _FORBIDDEN_MODE = 0o077

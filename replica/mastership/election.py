@@ -37,7 +37,7 @@ class Election(NamedTuple):
 
     cause: str
     silent_since: float
-    """When the old master was known to serve, by the clock of leases."""
+    """Time at which the old master was last known to serve, by the clock of leases."""
 
 
 class Candidate:

@@ -3,7 +3,7 @@
 register = MemoryRegister(register_id=7)
 faults = RegisterFaults()
 of_replica_2 = register.seen_with(faults)      # the same rows, reached over a faulty network
-faults.down = True                             # replica 2 reaches the register no more
+faults.down = True                             # replica 2 no longer reaches the register
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MemoryRegister:
         self._rows: dict[str, ReplicaSet] = {}
 
     def seen_with(self, faults: RegisterFaults) -> MemoryRegister:
-        """The same rows for one more caller, with faults of its own."""
+        """A register with the same rows for another caller, which has its own faults."""
         other = MemoryRegister(register_id=self.register_id, faults=faults)
         other._rows = self._rows
         return other

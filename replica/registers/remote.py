@@ -30,7 +30,7 @@ from remoting.request_code import RequestCode
 from remoting.security.key import Key
 
 _UNANSWERED = (NetworkError, ServerError)
-"""What a name server that cannot do it now raises; after it, a write may have happened or not."""
+"""Errors of a name server that cannot do it now; the write may have been made or not."""
 
 
 class RemoteRegister:

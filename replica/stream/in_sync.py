@@ -61,7 +61,7 @@ class InSyncSet:
         return tuple(sorted(ids))
 
     def in_sync_since(self, replica_id: int) -> float:
-        """Since when a replica is in sync."""
+        """The time since which a replica is in sync; `NEVER` if it is not."""
         return self._since.get(replica_id, NEVER)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class InSyncSet:
         self.must_read = True
 
     def read(self, row: ReplicaSet | None, now: float) -> tuple[int, ...]:
-        """The row was read, while no write was under way; returns the replicas that have left."""
+        """Record the result of a read while no write was under way; returns the replicas that have left."""
         self.must_read = False
         return () if row is None else self.saw(row, now)
 
@@ -183,5 +183,5 @@ class InSyncSet:
         return left
 
     def forget_since(self, replica_id: int) -> float:
-        """Since when a replica that has left was in sync."""
+        """Forget, and return, the time since which a replica was in sync that has left the set."""
         return self._since.pop(replica_id, NEVER)

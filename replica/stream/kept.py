@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _FLUSH_BYTES = 200
-"""What a flush without changes takes."""
+"""Bytes that a flush without changes counts."""
 
 
 class KeptFlush(NamedTuple):

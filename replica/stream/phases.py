@@ -155,7 +155,7 @@ class ReplicaPhases:
         self._begin_stream()
 
     def disconnected(self, now: float) -> None:
-        """Its connection is closed."""
+        """Record that its connection is closed."""
         if self.phase is not Phase.AWAY:
             self.phase = Phase.AWAY
             self._gone_at = now
@@ -242,7 +242,7 @@ class ReplicaPhases:
     def progress(
         self, now: float, address: str, written_position: int, waiting_since: float, *, is_in_sync: bool
     ) -> ReplicaProgress:
-        """How far it is; `waiting_since` as for `leaves_at`."""
+        """The progress of the replica; `waiting_since` as for `leaves_at`."""
         return ReplicaProgress(
             replica_id=self.replica_id,
             address=address,

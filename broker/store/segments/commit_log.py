@@ -56,7 +56,7 @@ class CommitLog:
         self.synced_position = 0  # everything before this log position is known to be on the disk itself
         self._tail_is_dirty = False
         self._unfinished: dict[Segment, None] = {}
-        self._has_new_names = True  # also names that were found: a killed process may not have synced them
+        self._has_new_names = True  # at the start, too: the process before may have been killed before it synced names
 
     @property
     def active(self) -> Segment:
