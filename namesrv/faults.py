@@ -16,7 +16,7 @@ class NameServerFaults:
         self._server = server
 
     def hook(self, rng: Random) -> FaultHook:
-        """Create the hook that makes the faults of its connections."""
+        """Create the hook that injects the faults into its connections."""
         return FaultHook(self._server, lambda what, active, client, n: active.cause, rng=rng)
 
     def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:

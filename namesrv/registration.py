@@ -24,8 +24,8 @@ class BrokerKey(NamedTuple):
 class BrokerRegistration:
     """The registration of a broker; only a master's topics are used. RocketMQ: RegisterBrokerRequestHeader.
 
-    The replicas of a set have one `set_id`; `epoch` is the number of the mastership that this one knows, of a master
-    its own. Both are 0 without a set.
+    The replicas of a set have one `set_id`; `epoch` is the number of the newest mastership that the replica knows, and
+    at a master its own. Both are 0 without a set.
     """
 
     cluster: str
@@ -45,7 +45,7 @@ class BrokerRegistration:
 
     @property
     def key(self) -> BrokerKey:
-        """The broker that it registers."""
+        """The broker process that is registered."""
         return BrokerKey(self.broker_name, self.broker_id)
 
 

@@ -1,4 +1,8 @@
-"""The asyncio client: one connection per address, opened when first needed, with a back-off while the peer is away."""
+"""The asyncio client: one connection per address, opened when first needed, with a back-off while the peer is away.
+
+Callers that need a connection to one address at the same time share an attempt. If a late server refuses a request, the
+client sends it again after a pause, as long as the caller waits (`overload/retry_budget.py`).
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,7 @@ class Backoff:
 
 
 class _CallerCancelled(Exception):
-    """The caller that made an attempt was cancelled; whether the server is there is unknown."""
+    """The caller that made an attempt was cancelled; whether the server can be reached is unknown."""
 
 
 class RemotingClient:
@@ -82,8 +86,8 @@ class RemotingClient:
 
     `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
     is gone and the client was not closing it; `on_not_master` with the address and the refusal of a replica that does
-    not serve, before the sender of the request gets it. `rng` is the jitter of the back-off. The client proves `key` to
-    every server, or the key of the environment if `key` is None (`remoting/security/login.py`). `codec_of` makes the
+    not serve, before the sender of the request gets it. `rng` draws the jitter of the back-off. The client proves `key`
+    to every server, or the key of the environment if `key` is None (`remoting/security/login.py`). `codec_of` makes the
     codec of each connection, for servers of another dialect, to which no key is proved.
 
     Raises:

@@ -63,7 +63,7 @@ class WaitingHandlers:
         return Reply({"kind": "broker", "name": self._config.name, "uptime_s": self._now() - self._started_at})
 
     def _runtime_info(self, connection: Connection, request: Command) -> Reply:
-        """Figures of this process; a replica that is not the master has no topics, groups or members of its own."""
+        """Figures of this process; a replica that is not the master serves no topics, groups or members."""
         info = {
             "name": self._config.name,
             "cluster": self._config.cluster,

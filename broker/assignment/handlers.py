@@ -1,5 +1,7 @@
 """QUERY_ASSIGNMENT, QUERY_TOPIC_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE, GET_GROUP_ASSIGNMENT.
 
+Members request their assignment; operators choose whether a group pulls or pops a topic, and read the last assignment.
+
 RocketMQ: QueryAssignmentProcessor.
 """
 

@@ -1,5 +1,8 @@
 """Membership: HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP; and DELETE_SUBSCRIPTIONGROUP.
 
+A heartbeat has all groups of a client with its subscriptions: in each group the client joins, stays, or changes its
+data. A client whose heartbeat has not changed sends only the fingerprint of the last one.
+
 RocketMQ: ClientManageProcessor.
 """
 

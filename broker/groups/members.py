@@ -1,4 +1,9 @@
-"""The groups of a running broker: keeps their members, stores them, and notifies them of changes."""
+"""The groups of a running broker: stores them with their members, and notifies the members of changes.
+
+`table.py` decides, and is pure. Here its decisions take effect: as rows of the metadata, as events of the trace, and as
+NOTIFY_CONSUMER_IDS_CHANGED to the connected members. After a restart, the stored members are listed until a grace
+period ends; a heartbeat in that time makes a member stay.
+"""
 
 from __future__ import annotations
 

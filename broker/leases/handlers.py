@@ -1,5 +1,8 @@
 """Leases and committed offsets: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ, QUERY and UPDATE_CONSUMER_OFFSET.
 
+A member asks for the lease of a queue before it consumes the queue, and the grant has the offset to start from. It
+releases the lease together with its last commit. Each commit is checked against the lease.
+
 RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 """
 

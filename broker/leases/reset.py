@@ -1,7 +1,7 @@
 """INVOKE_BROKER_TO_RESET_OFFSET: reset the offsets of a group while its members consume.
 
 RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for 10 s, or makes the broker ignore
-commits until the next pull. Here the lease is the switch. In one event-loop iteration the broker sets the new offset
+commits until the next pull. Here the lease decides. In one event-loop iteration the broker sets the new offset
 and revokes the lease of the queue, so every later commit of the owner under its token is refused and cannot undo the
 reset. The owner is notified to drop its fetched messages. It requests the queue like any member, and is granted it from
 the new offset on. Clients of RocketMQ have no leases and move to the new offset later; see

@@ -1,4 +1,8 @@
-"""The leases and committed offsets of a running broker: stores them, and notifies members of queues that are free."""
+"""The leases and committed offsets of a running broker: stores them, and notifies members of queues that are free.
+
+`table.py`, `offsets.py` and `unstored.py` decide, and are pure. Here their decisions are stored and recorded as events.
+When a lease ends, the members that were refused it are notified, and the parked requests for its queue run again.
+"""
 
 from __future__ import annotations
 

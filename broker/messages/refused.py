@@ -12,7 +12,7 @@ One = TypeVar("One", bound="Parked[Any]")
 
 
 def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:
-    """Answer the requests that would be refused now with that refusal, and remove them from the table."""
+    """Refuse the parked requests that would be refused if they arrived now, and remove them from the table."""
     for one in parked.all():
         connection: Connection = one.connection
         refusal = rights.refusal(connection, one.request)

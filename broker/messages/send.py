@@ -1,4 +1,4 @@
-"""SEND_MESSAGE, SEND_BATCH_MESSAGE and SEND_MESSAGES. RocketMQ: SendMessageProcessor.
+"""Stores messages that producers send: SEND_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGES. RocketMQ: SendMessageProcessor.
 
 With access control the topic inside a payload has to equal the topic of the request, for which the sender has a right:
 a consumer chooses the listener by the topic inside the payload. A copy for a retry keeps the topic to which the message

@@ -1,4 +1,11 @@
-"""Delivers messages to a pop: from which queues, in which order, redeliveries first and new messages after them."""
+"""Chooses the messages that a pop gets, and records their delivery.
+
+A pop visits the queues of its topic in turn; the next pop begins with the next queue. The queues of its group's retry
+topic come before or after them. From each queue it gets the messages that are due for redelivery, then new ones.
+
+A pop passes over a queue while a member has its lease, and while the queue drains because a member waits for its lease
+(`service.py`). A pop in order also passes over a queue while earlier messages of it are invisible.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +52,7 @@ class Batch(NamedTuple):
 
 
 class PopResult(NamedTuple):
-    """Result of a pop: batches of different queues, and whether a filter has more to look through than one pop may."""
+    """Result of a pop: batches of different queues, and whether a filter has to examine more than one pop may read."""
 
     batches: list[Batch]
     is_more: bool
@@ -79,7 +86,7 @@ class PopDelivery:
         """Deliver messages from the queues that the pop asks for.
 
         Raises:
-            RlabError: it kept all of them from being delivered.
+            RlabError: no message could be delivered, for this reason.
         """
         return self._deliver(pop, self._queues_in_turn(pop, self._next_turn(pop)))
 
@@ -88,7 +95,7 @@ class PopDelivery:
         return self._deliver(pop, iter([(topic, queue_id)]))
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """Forget at which queue a group or topic that is deleted begins."""
+        """Forget whose turn it is in the queues of a deleted group or topic."""
         for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
             del self._turns[key]
 
@@ -98,8 +105,8 @@ class PopDelivery:
         if not turn:
             if len(self._turns) >= MAX_POP_QUEUES:
                 self._turns.clear()
-            # All queues now, although this pop may be full before it reaches the last one: the start of a group must
-            # not depend on when it first reaches a queue.
+            # The start offset of all queues is fixed now, although this pop may be full before it reaches the last one:
+            # it must not depend on when the group first reaches a queue.
             entry = self._topics.existing(pop.topic)
             for queue_id in range(entry.serves_below):
                 self._committed(pop, PopKey(pop.group, pop.topic, queue_id), entry)
@@ -147,7 +154,7 @@ class PopDelivery:
         return PopResult(batches, any_more)
 
     def _ready(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> GroupQueue | None:
-        """A queue if a pop may be served from it now, and it may have messages."""
+        """The queue if a pop may be served from it now, and it may have messages; None otherwise."""
         store = self._store
         queue = self._ledger.queues.get(key)
         if queue is None:

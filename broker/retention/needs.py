@@ -23,7 +23,7 @@ from model.names import TRACE_TOPIC, is_retry_topic, retry_topic
 
 
 class Need(NamedTuple):
-    """The first offset of a queue that any group has still to read, and which group that is."""
+    """The first offset of a queue that any group has still to read, and that group."""
 
     offset: int
     group: str

@@ -76,7 +76,7 @@ class Retention(Feature):
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
         self.held = NOTHING_HELD
         core.metadata.add_tables(_SCHEMA)
-        # Of this machine: another replica has another clock.
+        # Not replicated, because another replica has another clock.
         self._seen = Number(core.metadata, "clock_seen_ms", replicated=False)
         self._jumps = Table(core.metadata, "clock_jumps", replicated=False)
         self._clock = WallClock(Jump(*row) for row in self._jumps.rows())
@@ -85,7 +85,7 @@ class Retention(Feature):
 
     def _start_clock(self) -> None:
         now_ms = int(self._core.clock_ms())
-        # The clock was seen when it was stored, and by each message of an earlier run; the last segment is of this one.
+        # The newest known time of earlier runs: the stored one, or that of a message before this run's segment.
         seen_ms = max(self._seen.read(), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
         self._log_clock_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
         self._save_clock(now_ms)
@@ -114,7 +114,7 @@ class Retention(Feature):
         self._core.barrier.metadata_changed()
 
     def close(self) -> None:
-        """Store what the clock shows."""
+        """Store the time of the wall clock, for the next start."""
         self._save_clock(int(self._core.clock_ms()))
 
     def next_deadline(self) -> float | None:
@@ -127,7 +127,7 @@ class Retention(Feature):
             return
         self._look_at = now + RETENTION_CHECK_S
         newest = self._store.newest_base_position
-        # Not before the new segment is on the disk: as long as it is not, the one before it cannot go.
+        # Wait until the new segment is on the disk: before that, the one before it cannot be deleted.
         finished = newest != self._newest_base and self._store.synced_position > newest
         if now >= self._next_at or finished:
             self._newest_base = newest

@@ -1,8 +1,8 @@
 """Reports damage to the log, at the start and when a read finds it: which messages can no longer be read.
 
-A loss that is not reported looks like a group that has consumed everything. So each range that the store finds damaged
-or missing is a warning and an event once in the life of a broker, and is counted until retention deletes it. Delayed
-and half messages are in topics of the broker's own; they are reported under the topics that they are for.
+Without a report, a loss would look like a group that has consumed everything. So each range that the store finds
+damaged or missing causes one warning and one event in each run of the broker, and is counted until retention deletes
+it. Delayed and half messages are stored in internal topics; they are reported under the topics of their destination.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DamageReports(Feature):
     def report(self) -> None:
         """Log, and record as events, the damage found since the last call; `report_start` does so at the start."""
         if not self._has_started:
-            return  # not all features are there yet that know the destinations of these messages
+            return  # the features that know the destinations of these messages do not all exist yet
         core, names = self._core, self._topics.names()
         # Messages of an unknown topic are not lost: they were deleted with it.
         found = [damage for damage in core.store.damage.collect_new() if damage.topic_id in names]

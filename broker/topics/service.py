@@ -1,4 +1,8 @@
-"""The topics of a running broker: creates, changes, deletes and stores them, and announces them to name servers."""
+"""The topics of a running broker: creates, changes, deletes and stores them, and announces them to name servers.
+
+At the start it compares the topics in the metadata with those in the log: it recreates topics that the metadata has
+lost, and drops the messages of deleted ones (`lost.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Changes of a set that need no master: an operator elects a replica, or removes a member that will not return.
 
-They change the row of the set in the register, and replicas read it there.
+A change replaces the row of the set in the register by compare-and-set; replicas read the row there, within a second.
 """
 
 from __future__ import annotations

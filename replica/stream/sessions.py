@@ -1,4 +1,8 @@
-"""Sessions: the connected replicas of a master, one session each, and the changes that are kept for them."""
+"""Sessions: the connected replicas of a master, one session each, and the changes that are kept for them.
+
+After `add` a replica cuts its log at the common position; then `begin` starts its stream. Each flush is sent to all
+replicas, and its changes are kept until every replica that follows was sent them.
+"""
 
 from __future__ import annotations
 
