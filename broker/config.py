@@ -1,4 +1,7 @@
-"""The options of a broker."""
+"""The options of a broker. The command line fills them from flags, environment and file; tests and clusters directly.
+
+Options of one room are defined there, as `StoreOptions`, `RetentionOptions` and `TransactionOptions`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The subscription of one member to one topic. RocketMQ: SubscriptionData, FilterAPI, MessageSelector."""
+"""The subscription of one member to one topic: all messages, some tags, or an SQL filter over properties.
+
+    SubscriptionData("orders")                                 everything
+    SubscriptionData("orders", "new || paid")                  messages with one of these tags
+    SubscriptionData("orders", "price > 10", is_sql=True)      messages whose properties match
+
+RocketMQ: SubscriptionData, FilterAPI, MessageSelector.
+"""
 
 from __future__ import annotations
 

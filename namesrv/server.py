@@ -1,4 +1,8 @@
-"""The name server: a route table behind a port, and the one timer that removes expired brokers."""
+"""Runs a name server: the tables behind a port, and their timers.
+
+After each request, closed connection and expiry, the server checks whether routes have changed, and when the next
+broker expires. One timer removes expired brokers; the other one notifies the clients that watch changed routes.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ def announce(server: RemotingServer, notices: list[RouteNotice]) -> None:
 
 
 def followed_by(act: Callable[[], None], handler: Handler) -> Handler:
-    """Return a handler after which something is done at once, unless it fails."""
+    """Return a handler that calls another one, and then `act`, unless the handler fails."""
 
     def handle(connection: Connection, request: Command) -> Any:
         reply = handler(connection, request)
@@ -87,7 +91,7 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
     def expire(now: float) -> None:
         for gone in table.expire(now):
             report(gone)
-            # It hangs, or the network to it is cut. If it is alive it has to notice that it is no longer registered.
+            # The broker hangs, or the network to it is cut. If it still runs, the closed connection makes it register.
             connection = server.connection(gone.connection)
             if connection is not None:
                 connection.abort()

@@ -1,4 +1,8 @@
-"""The dialects of a name server and of a broker: the translator of each request. Pure."""
+"""The dialects of a name server and of a broker: the translator of each request. Pure.
+
+Three tables map request codes to functions of the modules beside this one. A request of RocketMQ that is not in the
+table of a server is refused as not supported.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from remoting.server import Handler
 logger = logging.getLogger(__name__)
 
 _MAX_WARNINGS = 16
-"""In one answer; a client with more groups than that in trouble is warned enough."""
+"""Most warnings in one answer, whatever the number of groups of the client."""
 _SHOWN_MEMBERS = 5
 
 

@@ -66,7 +66,7 @@ class GroupStatsHandlers(Feature):
         return any(topic in member.subscriptions for member in members) or any(of == topic for of, *_ in committed)
 
     def consumer_connections(self, connection: Connection, request: Command) -> Reply:
-        """Members of a group, in full."""
+        """Members of a group, with their address, settings, subscriptions and queues."""
         group = request.header["group"]
         info = self._groups.table.get(group)
         if info is None:

@@ -1,4 +1,8 @@
-"""Reads the messages of a pop from the store: new ones from an offset on, and due ones at any offsets."""
+"""Reads the messages of a pop from the store: new ones from an offset on, and due ones at any offsets.
+
+Both kinds of reads also report the offsets without a message: retention has deleted it, or it is damaged. The caller
+acknowledges such offsets, or the group would wait for them for ever.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from model.sql.compiled import Matches
 
 
 class Run(NamedTuple):
-    """Messages from an offset on."""
+    """The result of `read_run`: messages from an offset on."""
 
     body: bytes  # their stored records
     offsets: Sequence[int]  # of those records
     upto: int  # messages below it that are not in `offsets` do not match the filter, or no longer exist
-    result: ReadResult  # of the read
+    result: ReadResult  # the store's result
 
     @property
     def is_moved(self) -> bool:
@@ -55,7 +59,7 @@ def read_run(
 
 
 class DueRead(NamedTuple):
-    """Messages to be redelivered."""
+    """The result of `read_due`: messages to be redelivered."""
 
     bodies: list[bytes]  # stored records
     offsets: list[int]  # of those records, ascending
@@ -96,7 +100,7 @@ def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequenc
 
 
 def _before(body: bytes, end: int) -> bytes:
-    """Only the records with lower offsets: a read that skips damaged records goes on after the wanted offsets."""
+    """The records below an offset: a read that skips damaged records also returns some after the wanted ones."""
     return body[: sum(HEADER_BYTES + len(r.payload) for r in iter_records(body) if r.queue_offset < end)]
 
 

@@ -1,4 +1,4 @@
-"""PopRequest: the header of a POP_MESSAGE, read and checked once, because a parked pop runs again."""
+"""PopRequest: the header of a POP_MESSAGE. It is read and checked once, although a parked pop may run many times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The requests of sinks, which publish each batch once: SINK_STAGE, SINK_COMMIT, SINK_ABORT, SINK_SPREAD."""
+"""Serves the requests of sinks: SINK_STAGE, SINK_COMMIT, SINK_ABORT, SINK_SPREAD.
+
+A task first asks for the broker set of its batch (SINK_SPREAD), and then stages messages at these brokers. The driver
+commits the batch, or aborts it. `service.py` and `broker_sets.py` decide; only the owner of a query may do any of it.
+"""
 
 from __future__ import annotations
 
