@@ -61,9 +61,10 @@ class Disagreement:
 
     def __str__(self) -> str:
         sides = [
-            f"{_cut(side.value)} ({_some(list(side.members), _SHOWN_MEMBERS)})" for side in self.sides[:_SHOWN_VALUES]
+            f"{_cut(side.value)} ({_first_names(list(side.members), _SHOWN_MEMBERS)})"
+            for side in self.sides[:_SHOWN_VALUES]
         ]
-        return f"{self.what}: {', '.join(sides)}{_more(len(self.sides) - _SHOWN_VALUES)}"
+        return f"{self.what}: {', '.join(sides)}{_and_more(len(self.sides) - _SHOWN_VALUES)}"
 
 
 def settings_of(data: ConsumerData) -> dict[str, str]:
@@ -106,7 +107,7 @@ def describe(found: Iterable[Disagreement]) -> str:
     """Describe in one line the settings that differ, the members of each value, and the effect; "" if they agree."""
     found = list(found)
     shown = [f"{each}: {each.consequence}" for each in found[:_SHOWN_SUBJECTS]]
-    return "; ".join(shown) + _more(len(found) - _SHOWN_SUBJECTS)
+    return "; ".join(shown) + _and_more(len(found) - _SHOWN_SUBJECTS)
 
 
 class SettingsTally:
@@ -154,11 +155,11 @@ class SettingsTally:
         return self._answer
 
 
-def _some(names: list[str], shown: int) -> str:
-    return ", ".join(names[:shown]) + _more(len(names) - shown)
+def _first_names(names: list[str], shown: int) -> str:
+    return ", ".join(names[:shown]) + _and_more(len(names) - shown)
 
 
-def _more(count: int) -> str:
+def _and_more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
 
 

@@ -4,8 +4,8 @@
 answers with the version of each group. A member whose version is older fetches the list, a `GroupView`, or its
 difference from the older list, and allocates queues by it.
 
-Clients and brokers of different versions exchange `ConsumerData`, and brokers store it. So new fields go into the map of
-`added`, and readers ignore the names there that they do not know.
+Clients and brokers of different versions exchange `ConsumerData`, and brokers store it. So new fields go into the map
+of `added`, and readers ignore the names there that they do not know.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Dialect(Protocol):
 class FirstBytes:
     """The decoder of a connection whose dialect is not known yet."""
 
-    __slots__ = ("_dialects", "_own", "_peer", "_seen", "error", "under_way")
+    __slots__ = ("_dialects", "_first_bytes", "_own", "_peer", "error", "under_way")
 
     def __init__(self, dialects: Sequence[Dialect], own: Codec, peer: Peer) -> None:
         self.error: ProtocolError | None = None
@@ -140,22 +140,22 @@ class FirstBytes:
         self._dialects = dialects
         self._own = own
         self._peer = peer
-        self._seen = b""
+        self._first_bytes = b""
 
     def feed(self, data: bytes) -> list[Command]:
         """Choose the codec of the connection as soon as the bytes decide it, and let it decode them."""
-        self._seen += data
+        self._first_bytes += data
         codec = self._own
         for dialect in self._dialects:
-            if (is_spoken := dialect.speaks(self._seen)) is None:
+            if (is_spoken := dialect.speaks(self._first_bytes)) is None:
                 self.under_way = LENGTH_BYTES
                 return []
             codec = dialect.codec(self._peer) if is_spoken else codec
-        return self._peer.use(codec).feed(self._seen)
+        return self._peer.use(codec).feed(self._first_bytes)
 
     def at_frame_boundary(self) -> bool:
         """See `Decoder.at_frame_boundary`."""
-        return not self._seen
+        return not self._first_bytes
 
 
 class FrameUnpacker:

@@ -98,7 +98,7 @@ class OwningLoop:
 
         def guarded(argument: str) -> T:
             if get_ident() != self._thread or not is_running():
-                self._look()
+                self._check_home()
             return function(argument)
 
         is_running = self._is_running
@@ -107,9 +107,9 @@ class OwningLoop:
     def check(self) -> None:
         """Raise IllegalOperation in another process or event loop."""
         if get_ident() != self._thread or not self._is_running():
-            self._look()
+            self._check_home()
 
-    def _look(self) -> None:
+    def _check_home(self) -> None:
         if self.is_in_parent:
             raise IllegalOperation(
                 f"this client belongs to process {self._pid}, and process {os.getpid()} was forked from it: nothing "

@@ -59,7 +59,7 @@ class Membership:
         self._name = config.broker.name
         self._lease_ms = None if config.lease_s is None else round(1000 * config.lease_s)
         self._changed = anyio.Event()
-        self._look = anyio.Event()
+        self._poll_soon = anyio.Event()
         self._has_begun = False
 
     @property
@@ -111,7 +111,7 @@ class Membership:
         if known is None:
             self._check_history()
             set_id = self._config.broker.rng.getrandbits(_SET_ID_BITS) or 1
-            known = self._note(
+            known = self._store_identity(
                 ReplicaIdentity(name=self._name, set_id=set_id, register_id=0, replica_id=1, incarnation=1)
             )
         first = create(self._name, self.address, set_id=known.set_id, copies=DEFAULT_COPIES)
@@ -120,7 +120,7 @@ class Membership:
         if made.set_id != known.set_id:
             await self._make(made, known)  # another replica has created the set first
             return
-        known = self._note(replace(known, register_id=made.register_id))
+        known = self._store_identity(replace(known, register_id=made.register_id))
         if is_new:
             self.row = made  # creating the set counts as this start
         else:
@@ -160,7 +160,7 @@ class Membership:
 
         row = await self._apply(decide)
         await self._start(
-            self._note(
+            self._store_identity(
                 ReplicaIdentity(
                     name=self._name,
                     set_id=row.set_id,
@@ -183,7 +183,7 @@ class Membership:
                 *(self._name, known.replica_id),
             )
         incarnation = max(known.incarnation, member.incarnation + 1)
-        own = self._note(replace(known, incarnation=incarnation, boot_id=self._files.boot_id(), clean=False))
+        own = self._store_identity(replace(known, incarnation=incarnation, boot_id=self._files.boot_id(), clean=False))
 
         def decide(current: ReplicaSet | None, maybe_done: bool) -> ReplicaSet:
             # A copy of this directory that starts at the same time counts to the same number, and may have been faster.
@@ -195,7 +195,7 @@ class Membership:
 
         self.row = await self._apply(decide)
 
-    def _note(self, identity: ReplicaIdentity) -> ReplicaIdentity:
+    def _store_identity(self, identity: ReplicaIdentity) -> ReplicaIdentity:
         claim_directory(self._directory, self._files).release()  # a new directory gets its marker first
         write_identity(self._directory, identity, self._files)
         self.identity = identity
@@ -204,7 +204,7 @@ class Membership:
     def end(self) -> None:
         """Record in the file that everything is on the disk: the last action of a replica."""
         try:
-            self._note(replace(self.identity, clean=True))
+            self._store_identity(replace(self.identity, clean=True))
         except StoreError as error:
             logger.warning("%s: a power cut before the next start would count as one now: %s", self._name, error)
 
@@ -234,7 +234,7 @@ class Membership:
 
     def poll_now(self) -> None:
         """Let `poll` ask the register at once, because another replica knows more, or does not answer."""
-        self._look.set()
+        self._poll_soon.set()
 
     async def poll(self) -> None:
         """Keep the row up to date.
@@ -246,8 +246,8 @@ class Membership:
         """
         while True:
             with anyio.move_on_after(POLL_S):
-                await self._look.wait()
-            self._look = anyio.Event()
+                await self._poll_soon.wait()
+            self._poll_soon = anyio.Event()
             await self.refresh()
 
     async def refresh(self) -> ReplicaSet:

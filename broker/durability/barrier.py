@@ -168,7 +168,7 @@ class WriteBarrier:
         if not_stored is not None or self._writes_fail:
             self._log_write_failures(not_stored, has_written=self._store.written_position > written_before)
         if not_stored is not None or self._failing_since is not None:
-            self._note_failure(not_stored, has_written=self._store.written_position > written_before)
+            self._track_failure(not_stored, has_written=self._store.written_position > written_before)
         if self.replication is not None:
             wrote_log = self._store.written_position > written_before
             waiting = WaitingForReplicas(sends, after_append, after_commit, queues)
@@ -246,7 +246,7 @@ class WriteBarrier:
             self._writes_fail = True
             logger.error("sends are refused, reads go on: %s", failure)
 
-    def _note_failure(self, failure: RlabError | None, *, has_written: bool) -> None:
+    def _track_failure(self, failure: RlabError | None, *, has_written: bool) -> None:
         if isinstance(failure, StoreError | StorageFull):
             if self._failing_since is None:
                 self._failing_since = self._loop.time()

@@ -104,10 +104,10 @@ class Sends(Feature):
         offsets = [append(topic_id, queue_id, payload, tag_hash) for queue_id, tag_hash, payload in rows]
         self._answer_send(connection, request, topic, rows[0][0], offsets)
         for queue_id in queue_ids:
-            self._after_append(_nothing, topic, queue_id)
+            self._after_append(_do_nothing, topic, queue_id)
 
 
-def _nothing(failure: RlabError | None) -> None:
+def _do_nothing(failure: RlabError | None) -> None:
     """Do nothing: the request is answered once, but `after_append` is called for each of its queues."""
 
 

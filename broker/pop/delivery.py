@@ -201,7 +201,7 @@ class PopDelivery:
             due = self._forwarder.due(queue, max_n, pop.max_attempts)
             read = read_due(self._store, entry.topic_id, queue_id, due, max_bytes=max_bytes)
             if read.gone:
-                self._gone(pop, queue, read.gone, read.moved)
+                self._skip_missing(pop, queue, read.gone, read.moved)
             bodies, offsets, n_due = read.bodies, read.offsets, len(read.offsets)
             max_bytes -= sum(map(len, bodies))
         upto, more = window.next_offset, False
@@ -267,7 +267,9 @@ class PopDelivery:
                 return run.body, run.offsets, upto, False
         return b"", (), upto, upto < end
 
-    def _gone(self, pop: PopRequest, queue: GroupQueue, offsets: list[int], moved: tuple[int, Any] | None) -> None:
+    def _skip_missing(
+        self, pop: PopRequest, queue: GroupQueue, offsets: list[int], moved: tuple[int, Any] | None
+    ) -> None:
         self._ledger.skip(queue, offsets)
         if moved is not None:
             self._report_moved(pop, queue, *moved)

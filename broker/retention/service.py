@@ -66,13 +66,14 @@ class Retention(Feature):
         self._options = options
         self._files = files
         now = core.loop.time()
-        self._look_at = now + RETENTION_CHECK_S
+        self._check_at = now + RETENTION_CHECK_S
         self._next_at = now + RETENTION_INTERVAL_S
         self._newest_base = store.newest_base_position
-        # A delayed or staged message is needed until its delivery is synced, not only written. `_noted` is (first
-        # offsets that are needed, end of the log then); `_waiting_from` is the newest of these records that is synced.
+        # A delayed or staged message is needed until its delivery is synced, not only written. `_unsynced_needs` is the
+        # first offsets that were needed at one moment, with the end of the log then; `_waiting_from` has the offsets of
+        # the newest such moment up to which the log is synced.
         self._waiting_from = core.features.needed_from()
-        self._noted = (self._waiting_from, store.written_position)
+        self._unsynced_needs = (self._waiting_from, store.written_position)
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
         self.held = NOTHING_HELD
         core.metadata.add_tables(_SCHEMA)
@@ -119,13 +120,13 @@ class Retention(Feature):
 
     def next_deadline(self) -> float | None:
         """When to look whether a segment was finished."""
-        return self._look_at
+        return self._check_at
 
     def expire(self, now: float) -> None:
         """Delete the segments of the plan, when a check is due or a segment was finished since the last check."""
-        if now < self._look_at:
+        if now < self._check_at:
             return
-        self._look_at = now + RETENTION_CHECK_S
+        self._check_at = now + RETENTION_CHECK_S
         newest = self._store.newest_base_position
         # Wait until the new segment is on the disk: before that, the one before it cannot be deleted.
         finished = newest != self._newest_base and self._store.synced_position > newest
@@ -156,11 +157,11 @@ class Retention(Feature):
 
     def _needed_by_features(self) -> dict[LogKey, int]:
         """Queue -> first offset that the broker itself still needs."""
-        waiting_from, written = self._noted
+        waiting_from, written = self._unsynced_needs
         now = self._core.features.needed_from()
         if self._store.settled_position >= written:
             self._waiting_from = waiting_from
-            self._noted = (now, self._store.written_position)
+            self._unsynced_needs = (now, self._store.written_position)
         earlier = self._waiting_from
         return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in {**now, **earlier}.items()}
 

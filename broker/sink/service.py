@@ -202,9 +202,9 @@ class Sink(Feature):
             intent.starts[key] = self._store.max_offset(*key)
         self._sinks.save_intent(intent)
         self._is_writing = True
-        self._core.barrier.after_commit(self._go_on)
+        self._core.barrier.after_commit(self._write_next)
 
-    def _go_on(self, failure: RlabError | None) -> None:
+    def _write_next(self, failure: RlabError | None) -> None:
         """Write the next messages, or end the batch; called when the write before is done."""
         self._is_writing = False
         publishing = self._queue[0]
@@ -219,17 +219,17 @@ class Sink(Feature):
         try:
             part = self._append_slice(publishing)
         except StoreError as error:
-            self._go_on(error)
+            self._write_next(error)
             return
         self._is_writing = True
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 publishing.at, publishing.skip = part.at, part.skip
-            self._go_on(failure)
+            self._write_next(failure)
 
         for topic, queue_id in part.targets[1:]:
-            self._core.barrier.after_append(_nothing, topic, queue_id)
+            self._core.barrier.after_append(_do_nothing, topic, queue_id)
         self._core.barrier.after_append(written, *(part.targets[0] if part.targets else (STAGE_TOPIC, 0)))
 
     def _append_slice(self, publishing: _Publishing) -> _Slice:
@@ -279,7 +279,7 @@ class Sink(Feature):
                 if self._queue:
                     self._begin()
             else:
-                self._go_on(failure)
+                self._write_next(failure)
 
         self._core.barrier.after_commit(committed)
 
@@ -308,7 +308,7 @@ class Sink(Feature):
             self._retry_at = None
             if self._queue and not self._is_writing:
                 self._is_writing = True
-                self._core.barrier.after_commit(self._go_on)
+                self._core.barrier.after_commit(self._write_next)
         if now >= self._next_scan:
             self._next_scan = now + _EXPIRY_SCAN_S
             self._drop_old()
@@ -364,5 +364,5 @@ class Sink(Feature):
         self._chunk = None
 
 
-def _nothing(failure: RlabError | None) -> None:
+def _do_nothing(failure: RlabError | None) -> None:
     """Do nothing: `after_append` is called for the queue's readers; the end of the write is handled elsewhere."""

@@ -272,7 +272,7 @@ class Transactions(Feature):
         self.log.append_published(kind, published)
         first, *others = {(each.topic, each.queue_id): None for each in published}
         for topic, queue_id in others:
-            self._core.barrier.after_append(_nothing, topic, queue_id)
+            self._core.barrier.after_append(_do_nothing, topic, queue_id)
         self._core.barrier.after_append(written, *first)
 
     def _ending(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str) -> Written:
@@ -299,5 +299,5 @@ class Transactions(Feature):
         return written
 
 
-def _nothing(failure: RlabError | None) -> None:
+def _do_nothing(failure: RlabError | None) -> None:
     """Do nothing: `after_append` is called for the readers of the queue; the end of the write is handled elsewhere."""

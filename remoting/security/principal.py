@@ -18,12 +18,12 @@ USER = "user "
 class Quota:
     """A token bucket that fills at a rate and holds the tokens of `QUOTA_BURST_S`: a burst passes, a flood does not."""
 
-    __slots__ = ("_at", "_left", "rate")
+    __slots__ = ("_filled_at", "_tokens", "rate")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-        self._left = rate * QUOTA_BURST_S
-        self._at = -math.inf
+        self._tokens = rate * QUOTA_BURST_S
+        self._filled_at = -math.inf
 
     def acquire(self, n: float, now: float) -> float:
         """Take `n` tokens and return 0.0; or, if there are too few, take none and return the seconds to wait.
@@ -31,12 +31,12 @@ class Quota:
         One request that is larger than the bucket passes when it is full, and leaves a debt.
         """
         full = self.rate * QUOTA_BURST_S
-        self._left = min(full, self._left + (now - self._at) * self.rate)
-        self._at = now
+        self._tokens = min(full, self._tokens + (now - self._filled_at) * self.rate)
+        self._filled_at = now
         wanted = min(n, full)
-        if self._left < wanted - 1e-9:
-            return (wanted - self._left) / self.rate
-        self._left -= n
+        if self._tokens < wanted - 1e-9:
+            return (wanted - self._tokens) / self.rate
+        self._tokens -= n
         return 0.0
 
 

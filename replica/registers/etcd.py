@@ -72,7 +72,7 @@ class EtcdRegister:
 
     async def read(self, name: str) -> ReplicaSet | None:
         """See `Register.read`."""
-        register, entry, _ = await self._look(name)
+        register, entry, _ = await self._read_set(name)
         return self._row(entry, self._id(register))
 
     async def rows(self) -> list[ReplicaSet]:
@@ -85,7 +85,7 @@ class EtcdRegister:
     async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
         """See `Register.write`."""
         for _ in range(_MAX_ROUNDS):
-            register, entry, n_rows = await self._look(new.name)
+            register, entry, n_rows = await self._read_set(new.name)
             register_id = self._id(register)
             current = self._row(entry, register_id)
             is_new = register_id == 0
@@ -101,7 +101,7 @@ class EtcdRegister:
     async def remove(self, name: str, expected_version: int) -> None:
         """See `Register.remove`."""
         for _ in range(_MAX_ROUNDS):
-            register, entry, _n_rows = await self._look(name)
+            register, entry, _n_rows = await self._read_set(name)
             current = self._row(entry, self._id(register))
             if current is None or current.version != expected_version:
                 found = "has no row" if current is None else f"has version {current.version} and not {expected_version}"
@@ -139,7 +139,7 @@ class EtcdRegister:
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
-    async def _look(self, name: str) -> tuple[_Entry, _Entry, int]:
+    async def _read_set(self, name: str) -> tuple[_Entry, _Entry, int]:
         """The entries of the register and of a set at one moment, and the number of sets."""
         (register, _), (entry, _), (_, n_rows) = await self._ranges(
             {"key": _text(self._id_key)},

@@ -66,7 +66,7 @@ class Applying:
         self._has_ended = False
         self._base: int | None = None  # of the segment that was written last
         self._loading: tuple[ExitStack, SnapshotLoad] | None = None
-        self._done: Acknowledgement | None = None  # applied, and not acknowledged, with `sync`
+        self._unacknowledged: Acknowledgement | None = None  # applied, and not acknowledged, with `sync`
         self._job: SyncJob | None = None
         self._unsynced = anyio.Event()
 
@@ -113,7 +113,7 @@ class Applying:
             if acts:
                 self._unsynced.set()
         else:
-            self._done = done
+            self._unacknowledged = done
             if self._job is None:
                 self._begin_sync(done)
             self._applied.received()
@@ -153,7 +153,7 @@ class Applying:
             stack.__exit__(_Abandoned, abandoned, None)
 
     def _begin_sync(self, done: Acknowledgement) -> None:
-        self._done = None
+        self._unacknowledged = None
         try:
             job = self._job = self._log.begin_sync()
         except RlabError as error:
@@ -171,8 +171,8 @@ class Applying:
             self._fail(error)
             return
         self._applied.acknowledge(done)
-        if self._done is not None:
-            self._begin_sync(self._done)
+        if self._unacknowledged is not None:
+            self._begin_sync(self._unacknowledged)
 
     def _fail(self, error: RlabError) -> None:
         self._has_ended = True

@@ -128,21 +128,22 @@ class ReplicaPhases:
         self._frames: deque[SentFrame] = deque()
         self._number = 0
         self._sent_at = now
-        self._gone_at = now - REPLICA_BACK_S + REPLICA_START_S  # a master that starts gives it time to connect
+        self._disconnected_at = now - REPLICA_BACK_S + REPLICA_START_S  # a master that starts gives it time to connect
         self._lacks = False
         self._following_since = NEVER
         self._rejoin_s = 0.0
-        self._incarnation = self._left_in = 0  # of its process: the newest, and the one in which it last had to leave
+        self._incarnation = 0  # of its newest process
+        self._incarnation_left = 0  # of the process in which it last had to leave the in-sync set
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def connected(self, now: float, position: int, incarnation: int = 0) -> None:
-        """It has connected, and has the log up to a position, which is a common one.
+        """Record that the replica has connected, and has the log up to a position that both logs have in common.
 
         `incarnation` is the number of starts of its process; a new process has not been slow yet.
         """
         self._incarnation = incarnation
-        if incarnation != self._left_in:
+        if incarnation != self._incarnation_left:
             self._rejoin_s = min(self._rejoin_s, REPLICA_REJOIN_S)
         # An in-sync replica that came back with less than it had acknowledged lacks messages that were answered.
         self._lacks = position < self.acked_position
@@ -158,7 +159,7 @@ class ReplicaPhases:
         """Record that its connection is closed."""
         if self.phase is not Phase.AWAY:
             self.phase = Phase.AWAY
-            self._gone_at = now
+            self._disconnected_at = now
             self._begin_stream()
 
     def _begin_stream(self) -> None:
@@ -232,9 +233,9 @@ class ReplicaPhases:
 
         Each time for longer, as long as it is the same process: one that was stopped or killed is not a slow one.
         """
-        if self._incarnation != self._left_in or now - in_sync_since >= REPLICA_REJOIN_MAX_S:
+        if self._incarnation != self._incarnation_left or now - in_sync_since >= REPLICA_REJOIN_MAX_S:
             self._rejoin_s = 0.0
-        self._left_in = self._incarnation
+        self._incarnation_left = self._incarnation
         self._rejoin_s = min(max(REPLICA_REJOIN_S, 2 * self._rejoin_s), REPLICA_REJOIN_MAX_S)
         if self.phase is Phase.FOLLOWING:
             self._following_since = now
@@ -266,7 +267,7 @@ class ReplicaPhases:
         `waiting_since` is when the oldest flush was made that this replica has not acknowledged; `NEVER` without one.
         """
         if self.phase is Phase.AWAY:
-            return Departure(self._gone_at + REPLICA_BACK_S, "its connection is closed")
+            return Departure(self._disconnected_at + REPLICA_BACK_S, "its connection is closed")
         if self._lacks:
             return Departure(0.0, "it has lost a part of the log that it had acknowledged")
         if written_position - self.acked_position > REPLICA_MAX_LAG_BYTES:

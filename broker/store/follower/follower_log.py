@@ -197,7 +197,7 @@ class FollowerLog(FollowerSyncs):
         segments = self._log.segments
         try:
             if segments and base_position == segments[-1].base_position and position == self.end_position:
-                self._go_on(segments[-1])
+                self._reopen(segments[-1])
                 self._log.append(data)
             elif base_position == position >= self.end_position:
                 self._begin_segment(position, data)
@@ -209,7 +209,7 @@ class FollowerLog(FollowerSyncs):
         except OSError as error:
             raise self._write_error(error) from error
 
-    def _go_on(self, segment: Segment) -> None:
+    def _reopen(self, segment: Segment) -> None:
         """Continue to write to a segment; its index file, which would cover only a part of it, is removed."""
         if isinstance(segment.index, FileIndex):
             self._log.drop_index(segment)
