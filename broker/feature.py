@@ -49,22 +49,22 @@ class CurrentRights(Protocol):
         """Whether the owner of a connection has a right."""
 
     def refusal(self, connection: Connection, request: Command) -> NoPermission | None:
-        """Why a request that was allowed would be refused now; None if it would not."""
+        """The refusal of a request that was allowed before and is no longer; None if it is still allowed."""
 
 
 class NeededMessage(NamedTuple):
     """A message that the broker itself still needs; it explains to operators why the log is not deleted."""
 
     topic: str  # the topic to which the message will be delivered
-    what: str  # begins a sentence
-    remedy: str  # the step after which the message is not needed any more
+    what: str  # the subject of the sentence for operators
+    remedy: str  # the step after which the message is no longer needed
 
 
 logger = logging.getLogger(__name__)
 
 
 class Destination(NamedTuple):
-    """The topic and group of a message that a feature had in a queue of its own; empty where they are not known."""
+    """The destination of a message that a feature has stored in an internal topic; fields are empty if not known."""
 
     what: str  # names messages of this kind
     topic: str

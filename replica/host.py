@@ -49,7 +49,7 @@ from replica.waiting import waiting_server
 logger = logging.getLogger(__name__)
 
 DISK_PAUSE_S = 2.0
-"""Pause before a role is begun again that ended with an error of the disk."""
+"""Pause after a role that ended with an error of the disk, before the next one begins."""
 
 
 class Role(StrEnum):
@@ -67,7 +67,8 @@ class RunningReplica:
         name: name of the broker that it is a copy of.
         address: `host:port` that it listens on, with the real port; the same in every role.
         membership: its place in the set; None while it waits for the register for the first time.
-        following, mastering: its role now, if it has one; the broker of a master is `running`.
+        following, mastering: the object of its current role; both None while it waits. A master has its broker in
+            `running`.
         ready: set once it has its first role and listens in it.
         hands_over_at_end: whether a master hands over at the end of the block.
         is_closed_cleanly: whether the last role has ended with everything on the disk.
@@ -85,9 +86,9 @@ class RunningReplica:
         self.mastering: MasterRole | None = None
         self._committed_position: int | None = None  # of the last role
         self._promise = Promise(config.lease_clock())
-        self._election: Election | None = None  # that ended the last time of following
+        self._election: Election | None = None  # the election that ended the last period as a follower
         self._waiting: RemotingServer
-        self._registration: Registration | None = None  # of the time of following
+        self._registration: Registration | None = None  # as a follower, until it is registered as the master
         self._is_leaving = self._has_failed = False
         self._is_suspect = False  # whether a role has found damage in the log that the next one is to repair
 
@@ -137,7 +138,7 @@ class RunningReplica:
     # --- the roles ---------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """Play one role after the other.
+        """Run one role after the other, as the register decides.
 
         Raises:
             ConfigError: the register or the master refuses this directory, or it cannot be opened.
@@ -260,8 +261,8 @@ class RunningReplica:
     async def _unregister(self) -> None:
         """End the registration as a follower.
 
-        One that becomes the master keeps it until it is registered as that: a set without any registration has no
-        queues. Cancellation: it ends all the same.
+        A replica that becomes the master keeps this registration until it is registered as the master: a set without
+        any registration has no queues. Cancellation: the registration ends all the same.
         """
         registration, self._registration = self._registration, None
         if registration is not None:
@@ -310,7 +311,7 @@ class RunningReplica:
     # --- what operators ask ------------------------------------------------------------------------------------------
 
     def not_master(self) -> NotMaster:
-        """The refusal of what only a master may do."""
+        """The refusal of requests that only a master may serve."""
         row = self.row
         membership = self.membership
         if row is None or membership is None or membership.is_master:

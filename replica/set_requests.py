@@ -33,7 +33,7 @@ class AskedReplica(Protocol):
         """See `MasterRole.hand_over`."""
 
     def not_master(self) -> NotMaster:
-        """The refusal of what only a master may do."""
+        """The refusal of requests that only a master may serve."""
 
 
 class SetRequests:

@@ -38,7 +38,7 @@ class Renewals:
         self._clients: dict[Connection, dict[_Client, None]] = {}
 
     def popped(self, group: str, client_id: str, connection: Connection) -> None:
-        """A client pops with `renew` over this connection, and over no other any more."""
+        """Record that a client pops with `renew` over this connection, which replaces its earlier one."""
         client = (group, client_id)
         before = self._connections.get(client)
         if before is connection:
@@ -52,9 +52,9 @@ class Renewals:
             self._forget(*next(iter(clients)))
 
     def member_left(self, group: str, client_id: str) -> None:
-        """A member has left: its messages are visible at once if it is not connected, else at the end of their slices.
+        """End the extensions of a member that left: at once if it is not connected, else when the slices end.
 
-        Its heartbeats may have failed, or a new process has taken its client id.
+        A connected member leaves if its heartbeats have failed, or if a new process has its client id.
         """
         if (group, client_id) in self._connections:
             self._forget(group, client_id)
@@ -71,12 +71,12 @@ class Renewals:
                 del self._clients[connection]
 
     def closed(self, connection: Connection) -> None:
-        """A connection was closed; its clients may come back over another one before their slices end."""
+        """Forget a closed connection; its clients may return over another one before their slices end."""
         for client in self._clients.pop(connection, {}):
             del self._connections[client]
 
     def end(self, group: str, client_id: str) -> None:
-        """A client has gone for good: make those of its messages visible at once that are extended."""
+        """Make the extended messages of a client visible at once, because it does not return."""
         self._forget(group, client_id)
         if not self._ledger.has_renewed:
             return

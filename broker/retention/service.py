@@ -86,7 +86,7 @@ class Retention(Feature):
 
     def _start_clock(self) -> None:
         now_ms = int(self._core.clock_ms())
-        # The newest known time of earlier runs: the stored one, or that of a message before this run's segment.
+        # The newest known time of earlier runs: stored by the last run, or of a message before this run's segment.
         seen_ms = max(self._seen.read(), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
         self._log_clock_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
         self._save_clock(now_ms)

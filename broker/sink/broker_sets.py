@@ -5,11 +5,11 @@ publishes it again. The brokers may change between two runs: one is down, or one
 the set that it wants to use, and names the whole set; each answers with the set that was first named to it. A task that
 gets another set asks the brokers of that one, and it writes only when all brokers of a set have named this set.
 
-    batch 7, first run    a, b are up    a notes [a, b], b notes [a, b]
+    batch 7, first run    a, b are up    a stores [a, b], b stores [a, b]
     b is killed, the driver too
     batch 7, second run   a, c are up    a answers [a, b]: the batch waits for b
 
-A repetition that reaches none of the brokers of the first run is not detected.
+If a second run reaches none of the brokers of the first run, the repetition is not detected.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class SinkBrokerSets:
     def fix(self, query_id: str, batch_id: int, topic: str, brokers: tuple[str, ...]) -> tuple[str, ...]:
         """Store the broker set of the rows for a topic, unless one is stored already; returns the one stored first.
 
-        It takes effect with a commit. For a batch below the newest, which has ended, nothing is stored.
+        The set is durable with the next commit of the metadata. For a batch below the newest, which has ended, nothing
+        is stored.
 
         Raises:
             SystemBusy: there are too many queries, or topics of a query.

@@ -2,7 +2,7 @@
 
 RocketMQ: TransactionalMessageCheckService, AbstractTransactionalMessageCheckListener. A check goes, one-way, to one
 producer of the group: to the sender first, if it lives, and to another one each time. A group without a producer that
-can be asked costs no checks: its transactions wait for the next one.
+can be asked uses up no checks: its transactions wait for the next producer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TransactionChecks(Feature):
         self._transactions = transactions
         self._table = transactions.table
         self._abandoned = LogLines()
-        self._forgive_at = 0.0  # when checks count as answered that a producer never answered
+        self._forgive_at = 0.0  # when unanswered checks of producers are forgotten
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """Request code -> handler."""

@@ -1,11 +1,11 @@
 """ReplicaSession: one connected replica at its master; it builds the frames and pushes them.
 
 The bytes of the log come from the files only, at any lag: `pread` of the page cache costs less than memory that is kept
-for the slowest replica. One that follows gets a frame with each flush, at once. One that catches up gets a frame per
-event-loop iteration; while messages are written it gets one each `REPLICA_PAUSE_S`, so that sends have their turn, but
-at least `REPLICA_CATCH_UP_SHARE` times the bytes that were written since, so that it does catch up.
+for the slowest replica. A replica that follows gets a frame with each flush, at once. A replica that catches up gets a
+frame per event-loop iteration. While messages are written it gets frames each `REPLICA_PAUSE_S` only, so that sends
+have their turn, but at least `REPLICA_CATCH_UP_SHARE` times the bytes that were written since, so that it catches up.
 
-The stream is paced by acknowledgements and not by the transport: a window of bytes under way, in frames.
+Acknowledgements pace the stream, and not the transport: the unacknowledged bytes are limited to a window.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class ReplicaSession:
         connection: to the replica.
         replica: its phases; attached when the stream begins.
         incarnation: the start of the replica's process.
-        position: where its log has to end when the stream begins.
-        has_begun: whether its log does, so that frames are sent.
+        position: log position at which the replica's log has to end when the stream begins.
+        has_begun: whether the replica's log ends there, so that frames are sent.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ReplicaSession:
 
     @property
     def kept_from(self) -> int | None:
-        """Newest flush that need not be kept for it any more; None if it follows none."""
+        """Newest flush whose changes need not be kept for this replica; None while it gets the log from the files."""
         if self.replica.phase is Phase.FOLLOWING:
             return self.replica.sent_n
         return self._snapshot_n if self.replica.phase is Phase.SNAPSHOT else None
@@ -115,7 +115,7 @@ class ReplicaSession:
                 pass
             if self.replica.phase is not Phase.FOLLOWING:
                 self._take_turn()
-        except RlabError as error:  # of the disk; the flush that set this off must not fail by it
+        except RlabError as error:  # of the disk: the flush that called this must not fail because of it
             self._source.ended(self, str(error))
             return
         self.connection.flush()
@@ -252,6 +252,6 @@ class ReplicaSession:
 
     def _send(self, frame: LogFrame | TableFrame, n: int, position: int) -> None:
         parts, crc = frame.encode()
-        beacon = self._source.lease.clock()  # before it is sent: the lease counts from then
+        beacon = self._source.lease.clock()  # read before the frame is sent: the lease counts from this time
         self.connection.send_parts(frame.code, parts)
         self.replica.sent(self._source.loop.time(), sum(map(len, parts)), n, position, crc, beacon=beacon)
