@@ -32,7 +32,7 @@ class Quirk(StrEnum):
     DUPLICATE_MEMBERS = "DUPLICATE_MEMBERS"
     """Members are listed by connection: two processes with one client id are both members, and own the same queues."""
     GROUP_WIDE_SUBSCRIPTION = "GROUP_WIDE_SUBSCRIPTION"
-    """One table of topics per group, the last heartbeat's: members with different topics undo each other's for ever."""
+    """One table of topics per group: each heartbeat replaces it, so members with different topics change it for ever."""
     ACK_BEFORE_REPLICATED = "ACK_BEFORE_REPLICATED"
     """The master answers before other replicas have the message, whatever `--acks` demands (inSyncReplicas=1)."""
     ACK_WITHOUT_IDENTITY = "ACK_WITHOUT_IDENTITY"
@@ -40,7 +40,7 @@ class Quirk(StrEnum):
     ELECT_OUT_OF_SYNC = "ELECT_OUT_OF_SYNC"
     """A replica outside of the in-sync set makes itself the master (enableElectUncleanMaster)."""
     SLAVE_OFFSETS_GO_BACK = "SLAVE_OFFSETS_GO_BACK"
-    """A replica polls the offsets of groups every 10 s: a new master has old ones."""
+    """A replica polls the offsets of groups every 10 s: a new master has older offsets than the last one."""
     SLAVE_SYNC_DELETES_TOPICS = "SLAVE_SYNC_DELETES_TOPICS"
     """A replica that notices a changed topic deletes all topics, and has them again with its next poll."""
 

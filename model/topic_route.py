@@ -80,8 +80,8 @@ class QueueData:
 class BrokerData:
     """One broker name and its addresses by broker id. RocketMQ: BrokerData.
 
-    Of a set of replicas, `set_id` is its number and `epoch` the number of the mastership that registered last: of two
-    answers about one set, that with the higher epoch is right. Both are 0 without a set.
+    For a set of replicas, `set_id` is its number, and `epoch` the number of the mastership that registered last. If two
+    answers about a set differ, the one with the higher epoch is right. Both are 0 without a set.
     """
 
     cluster: str

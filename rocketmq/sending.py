@@ -42,7 +42,7 @@ from rocketmq.message import (
 
 FLAG_PROPERTY = "RMQ_FLAG"
 _IN_DOUBT = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.REPLICATION_TIMEOUT)
-"""Results that RocketMQ's clients return with the place of the message; without it they would be failures."""
+"""Error codes that clients return as results, with the place of the message; without a place they would be failures."""
 _SHORT = {
     **{"producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e"},
     **{"sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j"},
@@ -64,7 +64,7 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
     header: dict[str, Any] = {}
     delay_ms = _delay_ms(properties, caller.facts.now_ms())
     if is_retry_topic(topic) and times:
-        # A failed message that its client could not send back, so it publishes a copy.
+        # A consumer could not send back this failed message, so it publishes a copy.
         header["times_delivered"] = times
         if times > fields.number("maxReconsumeTimes", times):
             topic, delay_ms = dlq_topic(topic.partition("%RETRY%")[2]), 0

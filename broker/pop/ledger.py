@@ -2,7 +2,7 @@
 
 It ties the windows (`broker/pop/window.py`) together: one bound for all of them, one next deadline, and a journal entry
 (`broker/pop/journal.py`) for each change, which the caller makes durable before it answers a request. After a crash the
-windows of the last snapshot and the entries since give the same ledger again, and every handle is as good as before.
+windows of the last snapshot and the entries since give the same ledger again, and every handle stays valid.
 
     open("g", "t", 0, committed=7)
     deliver 7, 8, 9 to A              committed 7; the three messages are invisible for the time that A asked for
@@ -10,7 +10,7 @@ windows of the last snapshot and the entries since give the same ledger again, a
     ack 7                             committed 9
     the invisible time ends           9 is due: the next pop gets it, and A's handle of it is dead then
 
-Times are loop times in seconds, and wall clock in milliseconds where they are written down.
+Times are loop times in seconds, and wall clock in milliseconds where they are stored.
 """
 
 from __future__ import annotations
@@ -69,12 +69,11 @@ class GroupQueue:
         # Members that were refused the lease of the queue, the oldest first. While there are any, the queue drains:
         # nothing is delivered from it.
         self.waiters: dict[str, None] = {}
-        self.check_scheduled_at = (
-            NEVER  # the ledger's heap of deadlines has an entry for this time, or for an earlier one
-        )
+        # The ledger's heap of deadlines has an entry for this time, or for an earlier one.
+        self.check_scheduled_at = NEVER
 
     def __lt__(self, other: GroupQueue) -> bool:
-        """In the order in which they were opened, for deadlines at the same moment."""
+        """Order queues by number, for deadlines at the same moment in the heap."""
         return self.number < other.number
 
     def stats_row(self, now: float) -> list[Any]:
@@ -176,7 +175,7 @@ class PopLedger:
         invisible_s: float,
         is_renewed: bool = False,
     ) -> list[int]:
-        """Record a delivery, which may be extended by `invisible_s` again and again; see `PopWindow.deliver`."""
+        """Record a delivery; with `is_renewed`, each extension is by `invisible_s`. See `PopWindow.deliver`."""
         window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
         before = window.next_offset - window.committed

@@ -1,11 +1,11 @@
-"""Plan of what retention deletes: which of the oldest segments go, and why. Pure.
+"""Decides which of the oldest segments retention deletes, and why. Pure.
 
 RocketMQ: CleanCommitLogService, which deletes by age alone, also messages that are not consumed yet (fileReservedTime).
-Kafka has a size limit as well (retention.bytes), and deletes as blindly. Here these two limits are soft: they never
-delete messages that a group has still to read. A group that reads nothing any more would fill the disk, so there is a
-hard limit for operators who prefer that a group misses messages to a producer that is refused. Not even that one
-deletes a delayed or staged message that has not been delivered to its topic yet; delayed ones are copied to the end of
-the log then, as long as that frees more than it writes (`broker/store/segments/moving.py`).
+Kafka has a size limit as well (retention.bytes), and also deletes unread messages. Here these two limits are soft: they
+never delete messages that a group has still to read. A group that has stopped reading would then fill the disk, and
+producers would be refused. For operators who prefer that such a group misses messages there is a hard limit. Not even
+the hard limit deletes a delayed or staged message that has not been delivered to its topic yet. Delayed ones are copied
+to the end of the log instead, if that frees more than it writes (`broker/store/segments/moving.py`).
 
     segments          A 100 MiB, 5 days    B 100 MiB, 4 days    C 100 MiB, 1 day    D, being written
     keep 72 h         A and B go
@@ -46,7 +46,8 @@ class RetentionOptions:
     Attributes:
         retain_ms: soft: segments whose newest message is older go; None keeps them for ever.
         retain_bytes: soft: the oldest segments go while the log is longer; None for any length.
-        retain_bytes_max: hard: the same, also if groups have still to read them; None for never.
+        retain_bytes_max: hard: the oldest segments go while the log is longer, also if groups have still to read them;
+            None for any length.
 
     Raises:
         ConfigError: a limit that is not positive, or a hard one below the soft one.
@@ -88,8 +89,8 @@ class TrimPlan:
 
     to_position: int  # log position; segments that end at or before it go
     reasons: tuple[TrimReason, ...]  # why, one for each segment that goes, oldest first
-    held: int  # how many more segments the soft limits would delete if no group had to read them
-    held_bytes: int  # their bytes
+    held: int  # number of further segments that the soft limits would delete if no group had to read them
+    held_bytes: int  # bytes of these segments
     hard_position: int  # log position up to which the hard limit takes segments; 0 if it takes none
 
 
@@ -152,5 +153,5 @@ def _soft_reason(segment: SegmentSpan, written: int, now_ms: int, options: Reten
 
 
 def _is_over(limit: int | None, written: int, oldest: SegmentSpan) -> bool:
-    """Whether the log is longer than a limit as long as this segment is its oldest one."""
+    """Whether the log is longer than a limit when it begins with this segment."""
     return limit is not None and written - oldest.base_position > limit

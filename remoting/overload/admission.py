@@ -56,7 +56,7 @@ def rank_of(code: int) -> Rank:
 
 
 def is_new_work(code: int) -> bool:
-    """Whether a request is the first to be refused."""
+    """Whether a request begins new work: such requests are refused first."""
     return rank_of(code) is Rank.DATA
 
 
@@ -103,7 +103,7 @@ class Admission(Generic[Item]):
             self._slice = MIN_SLICE_REQUESTS  # the cost of one is unknown: short rounds measure it soon
             for lane in self._lanes.values():
                 lane.empty_at = now
-        # At least as long as the reading: a server that only reads and refuses does no work.
+        # A slice takes at least as long as the reading, or the server would only read and refuse.
         goal_s = min(LATE_S, max(SLICE_S, seconds - serving_s))
         if serving_s > 2 * goal_s:
             self._slice = max(MIN_SLICE_REQUESTS, self._slice // 2)
@@ -168,5 +168,5 @@ class Admission(Generic[Item]):
 
 
 def _retry_after_s(lane: _Lane[Item], now: float) -> float:
-    """As long as the queue has stood: an overload of half a minute does not end within a tenth of a second."""
+    """The pause for refused requests: the time for which the queue has stood, because a long overload ends slowly."""
     return min(MAX_RETRY_AFTER_S, max(MIN_RETRY_AFTER_S, now - lane.empty_at))

@@ -1,15 +1,16 @@
-"""A register in etcd, for clusters that shall not depend on one machine for their elections.
+"""A register in etcd, for clusters whose elections must not depend on one machine.
 
     /rlab/register        the id of the register, in decimal
     /rlab/sets/<name>     the encoded row of each set
 
-Each call is one transaction that reads. A write is a second one, which is applied only if the revisions of both keys
-are still those that were read, so no other writer has changed the row in between. A revision is never given twice, so a
-transaction that arrives late changes nothing that is newer. etcd's locks, leases and watches are not used: a lock of
-etcd ends while its owner still believes in it, and a row that changes only by compare-and-set needs none.
+Each call begins with a transaction that reads. A write then sends a second transaction, which is applied only if the
+revisions of both keys are still the same: no other writer has changed the row in between. etcd never repeats a
+revision, so a transaction that arrives late changes nothing that is newer. etcd's locks, leases and watches are not
+used: a lock of etcd can end while its owner still relies on it, and a row that changes only by compare-and-set needs no
+lock.
 
-The id of the register is random, and made with its first row. A row without it, or with another one, is not believed:
-it is left from a `restore` that was not finished, or a foreign program has written it.
+The id of the register is random, and is stored with its first row. If the key of the id is missing, or a row has
+another id, the row is refused: a `restore` was not finished, or a foreign program has written the row.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from replica.registers.etcd_gateway import EtcdGateway
 from replica.registers.etcd_place import EtcdPlace
 
 _MAX_ROUNDS = 5
-"""How often a write begins again because a key has changed between its two transactions. Usually that is a change of
-the row, which ends the write; a register that gets its id has one such change."""
+"""Attempts of a write whose keys have changed between its two transactions. Usually the row has changed, which ends the
+write with an error; the other key, the id of the register, changes once."""
 _ROWS_AT_ONCE = 64
 """Rows that a restore writes in one transaction: by default etcd allows 128 operations and 1.5 MiB."""
 

@@ -1,4 +1,4 @@
-"""Queues of our client at RocketMQ's brokers: locks, committed offsets, and questions about offsets. Pure.
+"""Queues of our client at RocketMQ's brokers: locks, committed offsets, and requests for offsets. Pure.
 
 A broker of RocketMQ grants no leases. A member that consumes in order gets locks instead, which last 60 s and are
 renewed with each heartbeat; any other member gets the queues that it asks for. RocketMQ: RebalanceImpl.lock,
@@ -148,21 +148,21 @@ def _offset(call: StockCall, **more: int) -> Steps:
 
 
 def committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The committed offset of a group."""
+    """Translate the request for the committed offset of a group."""
     return _offset(_offset_call(header["group"], header["topic"], header["queue_id"]))
 
 
 def max_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The end of a queue, without a topic id, which RocketMQ does not have."""
+    """Translate the request for the end of a queue; the topic id is 0, because RocketMQ has none."""
     return _offset(StockCall(RequestCode.GET_MAX_OFFSET, queue_fields(header["topic"], header["queue_id"])), topic_id=0)
 
 
 def min_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The beginning of a queue."""
+    """Translate the request for the beginning of a queue."""
     return _offset(StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(header["topic"], header["queue_id"])))
 
 
 def search_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The first offset that is stored at or after a time."""
+    """Translate the request for the first offset that is stored at or after a time."""
     fields = {**queue_fields(header["topic"], header["queue_id"]), "timestamp": header["timestamp_ms"]}
     return _offset(StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
