@@ -32,7 +32,7 @@ class Quirk(StrEnum):
     DUPLICATE_MEMBERS = "DUPLICATE_MEMBERS"
     """Members are listed by connection: two processes with one client id are both members, and own the same queues."""
     GROUP_WIDE_SUBSCRIPTION = "GROUP_WIDE_SUBSCRIPTION"
-    """One table of topics per group: each heartbeat replaces it, so members with different topics change it for ever."""
+    """One table of topics per group, replaced by each heartbeat: members with different topics change it for ever."""
     ACK_BEFORE_REPLICATED = "ACK_BEFORE_REPLICATED"
     """The master answers before other replicas have the message, whatever `--acks` demands (inSyncReplicas=1)."""
     ACK_WITHOUT_IDENTITY = "ACK_WITHOUT_IDENTITY"
