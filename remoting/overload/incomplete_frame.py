@@ -56,7 +56,7 @@ class IncompleteFrame:
             self._due = self._loop.time() + FRAME_TIMEOUT_S
             if length and self._timer is None:
                 # One timer for many frames: when it fires, it checks when the current frame is due.
-                self._timer = self._loop.call_at(self._due, self._check_overdue)
+                self._timer = self._loop.call_at(self._due, self._look)
         self.length = length
         if length > MAX_UNCOUNTED_FRAME_BYTES and self._budget is not None and not self._is_counted:
             self._is_counted = True
@@ -83,7 +83,7 @@ class IncompleteFrame:
             admitted._on_change()
         self._on_change()
 
-    def _check_overdue(self) -> None:
+    def _look(self) -> None:
         self._timer = None
         if not self.length:
             return
@@ -91,7 +91,7 @@ class IncompleteFrame:
         if self.waits or now > self._due + _ASLEEP_S:
             self._due = now + FRAME_TIMEOUT_S
         if now + 1e-6 < self._due:
-            self._timer = self._loop.call_at(self._due, self._check_overdue)
+            self._timer = self._loop.call_at(self._due, self._look)
             return
         self._on_overdue(
             ProtocolError(f"a frame of {self.length} bytes is not whole {FRAME_TIMEOUT_S:g} s after its first byte")
