@@ -230,12 +230,12 @@ class Broker(Feature):
         only = request.header.get("topic")
         configs = [config for config in self.topics.table.configs() if only in (None, config.topic)]
         with_times = bool(request.header.get("times"))
-        topics = [[*config.to_wire(), self._ranges(config, with_times=with_times)] for config in configs]
         info: dict[str, Any] = {
             "name": self.config.name,
             "cluster": self.config.cluster,
             "uptime_s": self.uptime_s,
-            "topics": topics,
+            "topics": [[*config.to_wire(), self._ranges(config, with_times=with_times)] for config in configs],
+            "message_types": {config.topic: int(config.message_type) for config in configs if config.message_type},
             "damaged": {config.topic: found for config in configs if (found := self.damage.of_topic(config))},
             **dict.fromkeys(("groups", "held_pulls", "held_pops", "pop_messages", "producers"), 0),
             **self.features.stats(),

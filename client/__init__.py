@@ -26,12 +26,14 @@ from client.produce.producer import Producer
 from client.push.consumer import PushConsumer
 from client.transactions.producer import TransactionProducer
 from model.heartbeat import ConsumeFrom, MessageModel
-from model.message import Message, MessageExt, SendResult
+from model.message import MESSAGE_GROUP, Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
 from model.subscription import Sql
+from model.topic_route import MessageType
 from model.transaction import TransactionState
 
 __all__ = [
+    "MESSAGE_GROUP",
     "Admin",
     "ConsumeFrom",
     "ConsumeResult",
@@ -41,6 +43,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageType",
     "PopConsumer",
     "PopMessage",
     "Producer",

@@ -59,6 +59,9 @@ class Properties(dict[str, str]):
         return dict, (dict(self),)
 
 
+MESSAGE_GROUP = "__SHARDINGKEY"
+"""The property that holds the message group of a FIFO message. RocketMQ: MessageConst.PROPERTY_SHARDING_KEY."""
+
 NO_PROPERTIES = Properties()
 """The properties of a message that has none."""
 
@@ -103,7 +106,7 @@ class SendResult(NamedTuple):
 
 
 _pack = msgpack.Packer(autoreset=True).pack
-_FIELDS = 7  # of a payload
+_FIELDS, _PROPERTIES = 7, 4  # of a payload: how many, and the place of the properties
 _NO_PROPERTIES: dict[str, str] = {}
 
 
@@ -149,6 +152,17 @@ def topic_of_payload(payload: bytes) -> str | None:
         return None
     is_message = type(fields) is tuple and len(fields) == _FIELDS and type(fields[0]) is str
     return str(fields[0]) if is_message else None
+
+
+def properties_of_payload(payload: bytes) -> Mapping[str, str]:
+    """The properties inside a payload; none if no consumer could decode it as a message."""
+    try:
+        fields: Any = msgpack.unpackb(payload, use_list=False)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return NO_PROPERTIES
+    is_message = type(fields) is tuple and len(fields) == _FIELDS and type(fields[_PROPERTIES]) is dict
+    found: Mapping[str, str] = fields[_PROPERTIES] if is_message else NO_PROPERTIES
+    return found
 
 
 def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:

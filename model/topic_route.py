@@ -7,7 +7,7 @@ let consumers drain the rest, then lower the read count.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from typing import Any
 
 from model.arguments import check_whole
@@ -32,6 +32,16 @@ class Perm(IntFlag):
 READ_WRITE = Perm.READ | Perm.WRITE
 
 
+class MessageType(IntEnum):
+    """The type of the messages that a topic takes; MIXED takes all of them. RocketMQ: TopicMessageType."""
+
+    MIXED = 0
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
     """One topic as one broker has it."""
@@ -40,19 +50,46 @@ class TopicConfig:
     read_queue_nums: int
     write_queue_nums: int
     perm: Perm = READ_WRITE
+    message_type: MessageType = MessageType.MIXED
 
     def to_wire(self) -> list[Any]:
-        """Flat form for a frame."""
+        """Flat form for a frame: earlier versions unpack exactly four values, so a frame has the type elsewhere."""
         return [self.topic, self.read_queue_nums, self.write_queue_nums, int(self.perm)]
 
+    def to_stored(self) -> list[Any]:
+        """Flat form for the disk, with the type. Without one an earlier version can read it, too."""
+        return [*self.to_wire(), *([int(self.message_type)] if self.message_type else [])]
+
     @classmethod
-    def from_wire(cls, wire: Any) -> TopicConfig:
-        """Read the flat form; brokers and their stored data are trusted to be well-formed."""
-        topic, read_queue_nums, write_queue_nums, perm = wire
-        return cls(topic=topic, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=Perm(perm))
+    def from_wire(cls, wire: Any, message_type: int = 0) -> TopicConfig:
+        """Read either flat form; brokers and their stored data are trusted to be well-formed."""
+        topic, read_queue_nums, write_queue_nums, perm, *stored = wire
+        return cls(
+            topic=topic,
+            read_queue_nums=read_queue_nums,
+            write_queue_nums=write_queue_nums,
+            perm=Perm(perm),
+            message_type=MessageType(stored[0] if stored else message_type),
+        )
+
+    def at_broker(self, broker_name: str) -> QueueData:
+        """Its queues, as a route has them."""
+        return QueueData(
+            broker_name=broker_name,
+            read_queue_nums=self.read_queue_nums,
+            write_queue_nums=self.write_queue_nums,
+            perm=self.perm,
+            message_type=self.message_type,
+        )
 
 
-def checked_topic_config(topic: str, read_queue_nums: int, write_queue_nums: int, perm: Perm) -> TopicConfig:
+def checked_topic_config(
+    topic: str,
+    read_queue_nums: int,
+    write_queue_nums: int,
+    perm: Perm,
+    message_type: MessageType = MessageType.MIXED,
+) -> TopicConfig:
     """Make a topic config whose name and counts are legal.
 
     Raises:
@@ -63,7 +100,13 @@ def checked_topic_config(topic: str, read_queue_nums: int, write_queue_nums: int
         check_whole(f"{what} queues of topic {topic!r}", count, 0, MAX_QUEUES_PER_TOPIC)
     if max(read_queue_nums, write_queue_nums) < 1:
         raise InvalidParameter(f"topic {topic!r} needs at least one queue")
-    return TopicConfig(topic=topic, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=perm)
+    return TopicConfig(
+        topic=topic,
+        read_queue_nums=read_queue_nums,
+        write_queue_nums=write_queue_nums,
+        perm=perm,
+        message_type=message_type,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +117,7 @@ class QueueData:
     read_queue_nums: int
     write_queue_nums: int
     perm: Perm
+    message_type: MessageType = MessageType.MIXED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,16 +204,25 @@ class TopicRoute:
         # Earlier versions unpack exactly three values of a broker, and ignore a key that they do not know.
         if sets := [[b.broker_name, b.set_id, b.epoch] for b in self.brokers if b.set_id]:
             wire["sets"] = sets
+        if types := {q.broker_name: int(q.message_type) for q in self.queues if q.message_type}:
+            wire["message_types"] = types
         return wire
 
     @classmethod
     def from_wire(cls, wire: Any) -> TopicRoute:
         """Read the form of a frame's body; a name server is trusted to send a well-formed one."""
         sets = {name: (set_id, epoch) for name, set_id, epoch in wire.get("sets", ())}
+        types = wire.get("message_types", {})
         return cls(
             topic=wire["topic"],
             queues=tuple(
-                QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=Perm(perm))
+                QueueData(
+                    broker_name=name,
+                    read_queue_nums=read,
+                    write_queue_nums=write,
+                    perm=Perm(perm),
+                    message_type=MessageType(types.get(name, 0)),
+                )
                 for name, read, write, perm in sorted(wire["queues"])
             ),
             brokers=tuple(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from model.errors import ConfigError, InvalidParameter
 from model.names import check_id
-from model.topic_route import MASTER_ID, Perm, TopicConfig, checked_topic_config
+from model.topic_route import MASTER_ID, MessageType, Perm, TopicConfig, checked_topic_config
 from remoting.address import format_address, parse_address
 from remoting.body import rows_of
 from remoting.command import Command
@@ -53,14 +54,16 @@ def registration_of(request: Command) -> BrokerRegistration:
     """Read a REGISTER_BROKER request, whose header has been checked against the schema.
 
     Raises:
-        InvalidParameter: a name or the address is illegal, the master of a set sends no epoch, or the body is not a
-            list of topics, each once.
+        InvalidParameter: a name or the address is illegal, the master of a set sends no epoch, the body is not a list
+            of topics, each once, or the message types do not fit these topics.
     """
     header = request.header
     if header.get("set_id") and header["broker_id"] == MASTER_ID and not header.get("epoch"):
         raise InvalidParameter("field 'epoch': the master of a set of replicas has one")
+    rows = rows_of(request)
     topics = tuple(
-        checked_topic_config(topic, read, write, Perm(perm)) for topic, read, write, perm in rows_of(request)
+        checked_topic_config(topic, read, write, Perm(perm), message_type)
+        for (topic, read, write, perm), message_type in zip(rows, _types_of(header, len(rows)), strict=True)
     )
     if len({config.topic for config in topics}) < len(topics):
         raise InvalidParameter("a registration must list each topic once")
@@ -80,6 +83,20 @@ def registration_of(request: Command) -> BrokerRegistration:
         role=header.get("role") or "",
         lag_bytes=header.get("lag_bytes") or 0,
     )
+
+
+def _types_of(header: Mapping[str, Any], n_topics: int) -> list[MessageType]:
+    """Return the type of each topic of a registration; without the field all of them are MIXED."""
+    digits = header.get("message_types") or "0" * n_topics
+    try:
+        types = [MessageType(ord(digit) - ord("0")) for digit in digits]
+    except ValueError as error:
+        raise InvalidParameter(f"field 'message_types': {error}") from error
+    if len(types) != n_topics:
+        raise InvalidParameter(
+            f"field 'message_types' must have a digit for each of {n_topics} topics, has {len(types)}"
+        )
+    return types
 
 
 def checked_address(address: str) -> str:

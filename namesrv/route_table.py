@@ -37,7 +37,7 @@ RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgpack
@@ -392,9 +392,5 @@ class RouteTable:
 
 
 def _queue_data(broker_name: str, config: TopicConfig, wiped: bool) -> QueueData:
-    return QueueData(
-        broker_name=broker_name,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm & ~Perm.WRITE if wiped else config.perm,
-    )
+    queues = config.at_broker(broker_name)
+    return replace(queues, perm=queues.perm & ~Perm.WRITE) if wiped else queues

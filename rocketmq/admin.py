@@ -1,4 +1,4 @@
-"""Translates the requests of `mqadmin` to brokers: topics, groups, progress, members, resets, messages. Pure.
+"""Translates the requests of `mqadmin` to brokers: groups, progress, members, resets, messages. Pure.
 
 RocketMQ: AdminBrokerProcessor, QueryMessageProcessor. Java writes a table by queue as an object whose keys are queues
     as JSON text, and so do the answers here. Values that a broker does not know here are left out, for instance rates.
@@ -6,7 +6,7 @@ RocketMQ: AdminBrokerProcessor, QueryMessageProcessor. Java writes a table by qu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
@@ -14,12 +14,11 @@ import msgpack
 from model.errors import InvalidParameter
 from model.group_settings import OWN_ATTEMPTS
 from model.limits import MAX_LOOKUP_MESSAGES
-from model.names import is_retry_topic
 from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
-from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, retry_delays_of, table_by_queue
+from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, queue_object, retry_delays_of, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import physical_of, place_of
 from rocketmq.pulling import stored_messages
@@ -37,65 +36,7 @@ _NO_POOLS = (
 _NOT_THERE = "no message has the offset {} here"
 
 
-def _queue(broker: str, topic: str, queue_id: int) -> dict[str, object]:
-    return {"brokerName": broker, "queueId": queue_id, "topic": topic}
-
-
-# --- topics ----------------------------------------------------------------------------------------------------------
-
-
-def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Create a topic, or change its queues."""
-    header = {
-        "topic": fields.text("topic"),
-        "read_queue_nums": fields.number("readQueueNums"),
-        "write_queue_nums": fields.number("writeQueueNums"),
-        "perm": fields.number("perm"),
-    }
-    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
-
-
-def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
-    """Delete a topic on this broker."""
-    topic = fields.text("topic")
-    if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
-        # The tool deletes the topics of a group after the group, which has already removed them.
-        return StockAnswer()
-    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
-
-
-def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> TranslatedRequest:
-    """The state of a topic at a broker: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
-
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        info: Any = msgpack.unpackb(found or b"\x80")
-        if not info["topics"]:
-            return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
-        return StockAnswer({}, json_bytes(translate(info["topics"][0])))
-
-    return TranslatedRequest(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic, "times": True}, None, answer)
-
-
-def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Translate the request for the queues and the permission of a topic."""
-
-    def translate(row: list[Any]) -> dict[str, object]:
-        name, read, write, perm, _ = row
-        queues = {"topicName": name, "readQueueNums": read, "writeQueueNums": write, "perm": perm}
-        return {**queues, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": {}}
-
-    return _of_topic(fields.text("topic"), translate)
-
-
-def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
-    """Translate the request for the first and last offset of each queue of a topic, and its last message's time."""
-    topic, broker = fields.text("topic"), caller.facts.broker_name()
-
-    def translate(row: list[Any]) -> dict[str, object]:
-        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": at} for low, high, at in row[-1])
-        return {"offsetTable": table_by_queue((_queue(broker, topic, n), each) for n, each in enumerate(offsets))}
-
-    return _of_topic(topic, translate)
+# --- brokers ----------------------------------------------------------------------------------------------------------
 
 
 def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -171,7 +112,7 @@ def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[
         behind += high - at
         progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
         progress["lastTimestamp"] = times.get((topic, queue_id), 0)
-        table.append((_queue(broker, topic, queue_id), progress))
+        table.append((queue_object(broker, topic, queue_id), progress))
     return {"consumeTps": 0.0, "offsetTable": table_by_queue(table)}, behind
 
 
@@ -322,7 +263,7 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         rows: Any = msgpack.unpackb(found or b"\x90")
         broker = caller.facts.broker_name()
-        table = table_by_queue((_queue(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
+        table = table_by_queue((queue_object(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
         return StockAnswer({}, json_bytes({"offsetTable": table}))
 
     return TranslatedRequest(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
@@ -333,7 +274,7 @@ def offsets_reset(
 ) -> tuple[int, Mapping[str, object], bytes | None]:
     """A notification of reset queues: a client drops their messages, and continues at the new offset after 10 s."""
     rows = [
-        (_queue(header["broker_name"], header["topic"], queue_id), offset)
+        (queue_object(header["broker_name"], header["topic"], queue_id), offset)
         for queue_id, offset in zip(header["queue_ids"], header["offsets"], strict=True)
     ]
     table: object = table_by_queue(rows)

@@ -20,6 +20,7 @@ from model.errors import RlabError
 from model.limits import MAX_REMARK_CHARS
 from model.response_code import ResponseCode
 from model.subscription import Expression
+from model.topic_route import MessageType
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -94,6 +95,10 @@ class Facts:
     def write_queues(self, topic: str) -> int:
         """Number of write queues of a topic; 0 if it is not known."""
         return 0
+
+    def message_type(self, topic: str) -> MessageType:
+        """Type of the messages that a topic takes; MIXED if it is not known."""
+        return MessageType.MIXED
 
 
 @dataclass(slots=True)

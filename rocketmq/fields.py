@@ -13,6 +13,7 @@ from typing import Any
 from model.errors import InvalidParameter
 from model.limits import MAX_RETRY_DELAYS
 from model.subscription import Expression, Sql, SubscriptionData
+from model.topic_route import MessageType
 from remoting.command import shown
 from rocketmq.frame import read_json
 
@@ -20,6 +21,8 @@ OURS = "ofRebalanceLab"
 """Header field that marks a name server as one of this project; RocketMQ's clients ignore it."""
 TAG, SQL92 = "TAG", "SQL92"
 """Types of expressions. RocketMQ: ExpressionType."""
+MESSAGE_TYPE = "message.type"
+"""The attribute of a topic that names the type of its messages. RocketMQ: TopicAttributes."""
 _MAX_NUMBER = 2**63 - 1
 _INITIAL_MS, _LONGEST_MS, _MULTIPLIER = 5_000, 2 * 3_600_000, 2
 """The defaults of an ExponentialRetryPolicy."""
@@ -127,6 +130,31 @@ def retry_delays_of(policy: Fields) -> list[int]:
     return [*delays, min(delay_ms, longest_ms)]
 
 
+def message_type_of(attributes: str) -> MessageType | None:
+    """The message type in the changes of a topic's attributes; None if it is not among them.
+
+    RocketMQ: AttributeParser, TopicAttributes.
+
+        "+message.type=FIFO"     FIFO
+        "-message.type"          MIXED, the type of a topic without the attribute
+
+    Raises:
+        FieldError: an attribute that is not kept here, an unknown type, or text of another form.
+    """
+    found: MessageType | None = None
+    for attribute in filter(None, (each.strip() for each in attributes.split(","))):
+        sign, (name, _, value) = attribute[0], attribute[1:].partition("=")
+        if name.strip() != MESSAGE_TYPE:
+            raise FieldError(f"the attribute {shown(attribute)} of a topic is not kept here, only {MESSAGE_TYPE}")
+        known = {"+": MessageType.__members__.get(value.strip()), "-": MessageType.MIXED}
+        found = known.get(sign)
+        if found is None:
+            types = ", ".join(MessageType.__members__)
+            text = f"{shown(attribute)} must be +{MESSAGE_TYPE}=TYPE or -{MESSAGE_TYPE}; types are {types}"
+            raise FieldError(text)
+    return found
+
+
 def json_object(body: bytes) -> dict[str, Any]:
     """Read a JSON body, which must be an object.
 
@@ -168,6 +196,11 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
     if isinstance(value, str):
         return value if value in names else default
     raise FieldError(f"{what} must be one of {', '.join(names)}, got {shown(value)}")
+
+
+def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, object]:
+    """A queue as its JSON object. RocketMQ: MessageQueue."""
+    return {"brokerName": broker, "queueId": queue_id, "topic": topic}
 
 
 def table_by_queue(rows: Iterable[tuple[dict[str, object], object]]) -> dict[str, object]:

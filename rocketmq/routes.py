@@ -1,15 +1,21 @@
-"""Translates requests to name servers: routes, brokers, topics. Pure. RocketMQ: ClientRequestProcessor."""
+"""Translates requests about routes, brokers and topics, to name servers and to brokers. Pure.
+
+RocketMQ: ClientRequestProcessor, AdminBrokerProcessor. Of the attributes of a topic, `message.type` is kept here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
 
+from model.names import is_retry_topic
 from model.response_code import ResponseCode
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
-from rocketmq.fields import OURS, Fields, json_bytes
+from rocketmq.fields import MESSAGE_TYPE, OURS, Fields, json_bytes, message_type_of, queue_object, table_by_queue
 from rocketmq.frame import Frame
 
 
@@ -87,3 +93,65 @@ def get_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 def delete_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
     """Delete a setting; always succeeds, because name servers here have no settings."""
     return StockAnswer()
+
+
+# --- to brokers -------------------------------------------------------------------------------------------------------
+
+
+def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
+    """Translate the creation of a topic, or a change of its queues or its message type."""
+    header = {
+        "topic": fields.text("topic"),
+        "read_queue_nums": fields.number("readQueueNums"),
+        "write_queue_nums": fields.number("writeQueueNums"),
+        "perm": fields.number("perm"),
+    }
+    message_type = message_type_of(fields.text("attributes", ""))
+    if message_type is not None:
+        header["message_type"] = int(message_type)
+    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
+
+
+def delete_broker_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
+    """Translate the deletion of a topic on this broker."""
+    topic = fields.text("topic")
+    if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
+        # The tool deletes the topics of a group after the group, which has already removed them.
+        return StockAnswer()
+    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
+
+
+def _of_topic(topic: str, translate: Callable[[list[Any], MessageType], dict[str, object]]) -> TranslatedRequest:
+    """The state of a topic at a broker: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        info: Any = msgpack.unpackb(found or b"\x80")
+        if not info["topics"]:
+            return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
+        message_type = MessageType(info["message_types"].get(topic, 0))
+        return StockAnswer({}, json_bytes(translate(info["topics"][0], message_type)))
+
+    return TranslatedRequest(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic, "times": True}, None, answer)
+
+
+def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
+    """Translate the request for the queues, the permission and the message type of a topic."""
+
+    def translate(row: list[Any], message_type: MessageType) -> dict[str, object]:
+        name, read, write, perm, _ = row
+        queues = {"topicName": name, "readQueueNums": read, "writeQueueNums": write, "perm": perm}
+        attributes = {MESSAGE_TYPE: message_type.name} if message_type else {}
+        return {**queues, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": attributes}
+
+    return _of_topic(fields.text("topic"), translate)
+
+
+def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
+    """Translate the request for the first and last offset of each queue of a topic, and its last message's time."""
+    topic, broker = fields.text("topic"), caller.facts.broker_name()
+
+    def translate(row: list[Any], message_type: MessageType) -> dict[str, object]:
+        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": at} for low, high, at in row[-1])
+        return {"offsetTable": table_by_queue((queue_object(broker, topic, n), each) for n, each in enumerate(offsets))}
+
+    return _of_topic(topic, translate)

@@ -16,6 +16,7 @@ from model.errors import MessageIllegal
 from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
 from model.names import HALF_TOPIC, dlq_topic, is_group_topic, is_retry_topic
 from model.response_code import ResponseCode
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.edge import Answerer, Caller, StockAnswer, TranslatedRequest
 from rocketmq.fields import Fields, number_of
@@ -41,6 +42,7 @@ from rocketmq.message import (
 )
 
 FLAG_PROPERTY = "RMQ_FLAG"
+_DELAYS = frozenset((DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS))
 _IN_DOUBT = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.REPLICATION_TIMEOUT)
 """Error codes that clients return as results, with the place of the message; without a place they would be failures."""
 _SHORT = {
@@ -62,14 +64,15 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
         return _send_half(caller, fields, body, properties)
     topic, times = fields.text("topic"), fields.number("reconsumeTimes", 0)
     header: dict[str, Any] = {}
+    is_delayed = not _DELAYS.isdisjoint(properties)
     delay_ms = _delay_ms(properties, caller.facts.now_ms())
     if is_retry_topic(topic) and times:
         # A consumer could not send back this failed message, so it publishes a copy.
         header["times_delivered"] = times
         if times > fields.number("maxReconsumeTimes", times):
             topic, delay_ms = dlq_topic(topic.partition("%RETRY%")[2]), 0
-    if delay_ms > 0:
-        header["delay_ms"] = delay_ms
+    if delay_ms > 0 or (is_delayed and caller.facts.message_type(topic) is MessageType.DELAY):
+        header["delay_ms"] = max(0, delay_ms)  # a topic of that type takes nothing without a delay, however short
     payload, message_id, tag = _payload(caller, fields, body, topic, properties)
     header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag}
     return TranslatedRequest(

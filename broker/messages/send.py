@@ -15,6 +15,7 @@ from broker.feature import Core, Feature
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry
+from broker.topics.types import check_type, check_types
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from model.message import check_sent_to
@@ -61,6 +62,9 @@ class Sends(Feature):
         entry = self._writable(topic, queue_id, connection)
         if self._compares_topics and not payload.startswith(entry.payload_start) and not is_group_topic(topic):
             check_sent_to(topic, (payload,))
+        if entry.is_typed:
+            is_delayed = header.get("delay_ms") is not None
+            check_type(topic, entry.config.message_type, payload, is_delayed=is_delayed)
         if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
             self._send_later(connection, request)
             return
@@ -90,6 +94,7 @@ class Sends(Feature):
         entry = self._writable(topic, queue_id, connection)
         if self._compares_topics:
             _check_topics(topic, entry, [payload for payload, _ in batch])
+        check_types(entry, [payload for payload, _ in batch])
         offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
 
@@ -100,6 +105,8 @@ class Sends(Feature):
         entry = self._writable(topic, max(queue_ids), connection)
         if self._compares_topics:
             _check_topics(topic, entry, [payload for _, _, payload in rows])
+        if entry.is_typed:
+            check_types(entry, [payload for _, _, payload in rows])
         append, topic_id = self._append, entry.topic_id
         offsets = [append(topic_id, queue_id, payload, tag_hash) for queue_id, tag_hash, payload in rows]
         self._answer_send(connection, request, topic, rows[0][0], offsets)

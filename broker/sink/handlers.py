@@ -15,6 +15,7 @@ from broker.sink.owners import QueryOwners
 from broker.sink.service import Sink
 from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.service import Topics
+from broker.topics.types import check_types
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
 from model.message import check_sent_to
@@ -59,7 +60,8 @@ class SinkHandlers(Feature):
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
-            self._topics.writable(topic, queue_id, connection)
+            entry = self._topics.writable(topic, queue_id, connection)
+            check_types(entry, (payload for to, at, _, payload in messages if (to, at) == (topic, queue_id)))
         if self._core.has_access_control:
             for topic, _, _, payload in messages:
                 check_sent_to(topic, (payload,))

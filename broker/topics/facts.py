@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.topics.table import TopicTable
+from model.topic_route import MessageType
 from rocketmq.edge import Facts
 
 
@@ -37,3 +38,8 @@ class BrokerFacts(Facts):
         """See `Facts`."""
         entry = self._topics.get(topic)
         return 0 if entry is None else entry.config.write_queue_nums
+
+    def message_type(self, topic: str) -> MessageType:
+        """See `Facts`."""
+        entry = self._topics.get(topic)
+        return MessageType.MIXED if entry is None else entry.config.message_type

@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, NotMaster, RlabError, TopicNotExist
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
-from model.topic_route import BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+from model.topic_route import BrokerData, Perm, TopicConfig, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
@@ -165,12 +165,8 @@ class Registration:
                 *(broker.name, address, advertised, parse_address(advertised)[1]),
             )
         self._announced[address] = advertised
-        topics = [
-            # INHERIT stays: producers find the template by it.
-            topic.to_wire()
-            for topic in self._topics.configs()
-            if topic.perm & (Perm.READ | Perm.WRITE)
-        ]
+        # INHERIT stays: producers find the template by it.
+        topics = [topic for topic in self._topics.configs() if topic.perm & (Perm.READ | Perm.WRITE)]
         header = {
             "cluster": broker.cluster,
             "broker_name": broker.name,
@@ -183,7 +179,10 @@ class Registration:
             "cause": self._cause,
             **self._of_set(),
         }
-        await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
+        if any(topic.message_type for topic in topics):
+            header["message_types"] = "".join(str(int(topic.message_type)) for topic in topics)
+        body = msgpack.packb([topic.to_wire() for topic in topics])
+        await self._client.request(address, RequestCode.REGISTER_BROKER, header, body)
         self._known[address] = None
         self._accepted.set()
         self._accepted = anyio.Event()
@@ -209,14 +208,7 @@ class Registration:
         broker = self._broker
         return TopicRoute(
             topic=config.topic,
-            queues=(
-                QueueData(
-                    broker_name=broker.name,
-                    read_queue_nums=config.read_queue_nums,
-                    write_queue_nums=config.write_queue_nums,
-                    perm=config.perm,
-                ),
-            ),
+            queues=(config.at_broker(broker.name),),
             brokers=(
                 BrokerData(
                     cluster=broker.cluster,

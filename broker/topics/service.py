@@ -19,12 +19,12 @@ from broker.topics.lost import lost_topics, metadata_too_old, recreated
 from broker.topics.registration import Announcement, Registration
 from broker.topics.table import TopicEntry, TopicTable, check_writable, queue_count
 from model.decode import decode_messages
-from model.errors import InvalidParameter
+from model.errors import IllegalOperation, InvalidParameter
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
 from model.message_queue import MessageQueue
-from model.names import ABANDONED_TOPIC, check_topic, dlq_topic, retry_topic
-from model.topic_route import Perm, TopicConfig, checked_topic_config
+from model.names import ABANDONED_TOPIC, check_topic, dlq_topic, is_group_topic, retry_topic
+from model.topic_route import MessageType, Perm, TopicConfig, checked_topic_config
 from remoting.address import format_address
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -151,8 +151,18 @@ class Topics(Feature):
     def update_and_create(self, connection: Connection, request: Command) -> None:
         """Create or change a topic; the answer follows once it is stored."""
         header = request.header
+        topic, message_type = header["topic"], header.get("message_type")
+        if message_type is None:
+            known = self.table.get(topic)
+            message_type = MessageType.MIXED if known is None else known.config.message_type
+        elif message_type and is_group_topic(topic):
+            raise IllegalOperation(f"topic {topic!r} takes messages of every type, as they come from other topics")
         config = checked_topic_config(
-            header["topic"], header["read_queue_nums"], header["write_queue_nums"], Perm(header["perm"])
+            topic,
+            header["read_queue_nums"],
+            header["write_queue_nums"],
+            Perm(header["perm"]),
+            MessageType(message_type),
         )
         self.put(config, header.get("cause") or "", sharer_of(connection.owner))
         self._core.barrier.respond_after_commit(connection, request)
@@ -217,6 +227,8 @@ class Topics(Feature):
             config = entry.config
             self._save(entry)
             detail = f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}"
+            if config.message_type:
+                detail += f" type={config.message_type.name}"
             self._announce(config.topic, config.read_queue_nums, detail, cause)
         return entry
 
@@ -232,7 +244,7 @@ class Topics(Feature):
             self._core.features.queue_changed(topic, queue_id)
 
     def _save(self, entry: TopicEntry) -> None:
-        config = msgpack.packb(entry.config.to_wire())
+        config = msgpack.packb(entry.config.to_stored())
         self._rows.put(entry.config.topic, entry.topic_id, config)
         if entry.sharer:
             self._sharers.put(entry.config.topic, entry.topic_id, entry.sharer)

@@ -15,7 +15,7 @@ from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
 from model.message import start_of_payloads
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
 from model.topic_number import TopicNumber
-from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
+from model.topic_route import READ_WRITE, MessageType, Perm, TopicConfig, checked_topic_config
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 
@@ -29,6 +29,7 @@ class TopicEntry:
     # because every send needs them, and a bit test of an enum costs more than the rest of that check.
     accepts_below: int = field(init=False)
     serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
+    is_typed: bool = field(init=False)  # whether it takes one type of messages only; see `broker/topics/types.py`
     payload_start: bytes = field(init=False)  # how payloads of its messages begin; see `check_sent_to`
     # Number of the sharer that made the topic, in whose share it counts; 0 if the broker made it, if the sharer is
     # unknown, or if the topic was restored from the log.
@@ -44,6 +45,7 @@ class TopicEntry:
         self.config = config
         self.accepts_below = queue_count(config) if config.perm & Perm.WRITE else 0
         self.serves_below = config.read_queue_nums if config.perm & Perm.READ else 0
+        self.is_typed = config.message_type is not MessageType.MIXED
 
 
 class TopicTable:

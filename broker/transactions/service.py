@@ -20,6 +20,7 @@ from broker.store.segments.index import LogKey
 from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
 from broker.topics.table import remaining_queue
+from broker.topics.types import check_types
 from broker.transactions.half_log import HalfLog, Published
 from broker.transactions.records import HALVES, MARKS, MarkKind, decode_half
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
@@ -138,7 +139,7 @@ class Transactions(Feature):
             )
         queues = dict.fromkeys((topic, queue_id) for topic, queue_id, *_ in rows)
         for topic, queue_id in queues:
-            self._topics.writable(topic, queue_id, connection)
+            check_types(self._topics.writable(topic, queue_id, connection), (b"",), is_half=True)
         if self._core.has_access_control:
             for topic, *_, payload in rows:
                 check_sent_to(topic, (payload,))

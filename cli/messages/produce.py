@@ -17,7 +17,8 @@ from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, J
 from model.counted import counted
 from model.errors import ConfigError, RlabError, SystemError_, TopicNotExist, UsageError
 from model.limits import MAX_BODY_BYTES
-from model.message import Message
+from model.message import MESSAGE_GROUP, Message
+from model.topic_route import MessageType
 from process.lines import read_lines
 from process.output import print_note, print_outcome, report_progress
 from process.runtime import run
@@ -86,9 +87,9 @@ def produce(
 
         with opened(file, count) as fd:
             async with Producer(namesrv, group=group, dialect=dialect) as producer:
-                is_new = await _is_new(namesrv, topic, dialect)
+                is_new, fifo = await _state(namesrv, topic, dialect)
                 sending = Sending(
-                    producer, topic, fd, count=count, size=size, rate=rate, key=key, key_regex=regex, tag=tag
+                    producer, topic, fd, count=count, size=size, rate=rate, key=key, key_regex=regex, tag=tag, fifo=fifo
                 )
                 await sending.run(in_flight, as_json=json)
                 if is_new:
@@ -97,18 +98,18 @@ def produce(
     run(main)
 
 
-async def _is_new(name_servers: str, topic: str, dialect: str) -> bool:
-    """Whether the topic does not exist, so that the first send creates it where that is allowed."""
+async def _state(name_servers: str, topic: str, dialect: str) -> tuple[bool, bool]:
+    """Whether the topic is new, so that the first send creates it where that is allowed; whether it is one of FIFO."""
     from client.admin.admin import Admin
 
     try:
         async with Admin(name_servers, dialect=dialect) as admin:
-            await admin.route(topic)
+            route = await admin.route(topic)
     except TopicNotExist:
-        return True
+        return True, False
     except RlabError:  # the send reports it, or works nevertheless
-        return False
-    return False
+        return False, False
+    return False, any(data.message_type is MessageType.FIFO for data in route.queues)
 
 
 def _compiled(regex: str) -> re.Pattern[bytes]:
@@ -136,7 +137,10 @@ def opened(path: Path | None, count: int | None) -> Iterator[int | None]:
 
 @dataclass(slots=True)
 class Sending:
-    """One run of the command; the fields are its options. `fd` is read for lines; None generates messages."""
+    """One run of the command; the fields are its options. `fd` is read for lines; None generates messages.
+
+    With `fifo` the topic takes FIFO messages only, and the key of a message is its message group.
+    """
 
     producer: Producer
     topic: str
@@ -147,6 +151,7 @@ class Sending:
     key: str | None = None
     key_regex: re.Pattern[bytes] | None = None
     tag: str = ""
+    fifo: bool = False
     _sent: int = field(default=0, init=False)
     _failed: int = field(default=0, init=False)
     _failed_in_a_row: int = field(default=0, init=False)
@@ -215,6 +220,8 @@ class Sending:
     async def _send(self, number: int, body: bytes) -> None:
         key = self._key_of(body)
         message = Message(self.topic, body, keys=() if key is None else (key,), tags=self.tag)
+        if self.fifo and key is not None:
+            message.properties = {MESSAGE_GROUP: key}
         try:
             await self.producer.send(message, key=key)
         except RlabError as error:

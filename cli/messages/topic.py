@@ -1,4 +1,4 @@
-"""`rlab topic`: create, list, show, scale and delete topics."""
+"""`rlab topic`: create, list, show, scale, set and delete topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.message_queue import MessageQueue
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from model.topic_route import Perm, TopicConfig, TopicRoute
+from model.topic_route import MessageType, Perm, TopicConfig, TopicRoute
 from process.output import print_json, print_line, print_note, print_outcome, print_table
 
 if TYPE_CHECKING:
@@ -33,12 +33,24 @@ if TYPE_CHECKING:
     from client.admin.records import BrokerInfo
     from model.absent_broker import AbsentBroker
 
-app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, show, scale, set and delete topics.", no_args_is_help=True)
 
 
 def _count(help_text: str) -> Any:
     """An optional number of queues."""
     return typer.Option(metavar="N", min=0, max=MAX_QUEUES_PER_TOPIC, show_default=False, help=help_text)
+
+
+def _message_type(text: str) -> MessageType:
+    found = MessageType.__members__.get(text.upper())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(MessageType.__members__)}")
+    return found
+
+
+def _of_type(help_text: str) -> Any:
+    """An optional type of messages."""
+    return typer.Option("--message-type", metavar="TYPE", parser=_message_type, show_default=False, help=help_text)
 
 
 def register(parent: typer.Typer) -> None:
@@ -55,6 +67,10 @@ def create(
     read: Annotated[int | None, _count("Queues on each broker that can be read; by default --queues.")] = None,
     write: Annotated[int | None, _count("Queues on each broker that can be written; by default --queues.")] = None,
     broker: Annotated[list[str] | None, typer.Option(help="Create it only on this broker; may be repeated.")] = None,
+    message_type: Annotated[
+        MessageType | None,
+        _of_type("The only messages that it takes: NORMAL, FIFO, DELAY or TRANSACTION; by default MIXED, all of them."),
+    ] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     dialect: Dialect = DEFAULT_DIALECT,
     json: Json = False,
@@ -72,7 +88,9 @@ def create(
             before = (await admin.route(topic)).queues
         except TopicNotExist:
             before = ()
-        route = await admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
+        route = await admin.create_topic(
+            topic, queues, read=read, write=write, brokers=broker, message_type=message_type
+        )
         return route, route.queues != before
 
     route, is_new = ask_cluster(namesrv, created, dialect)
@@ -149,7 +167,7 @@ def show(
         print_json({**route_document(route), "queues": queues, "away": [str(each) for each in away]})
         return
     heads = ["broker", ">queue", "use", ">min offset", ">max offset", ">messages", ">damaged"]
-    print_table(heads, rows, title=f"topic {topic}")
+    print_table(heads, rows, title=f"topic {topic}{_types_text(route)}")
     lost = sum(row[6] for row in rows)
     more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
     print_line(f"{counted(sum(row[5] for row in rows), 'message')} in {counted(len(rows), 'queue')}{more}")
@@ -184,6 +202,29 @@ def scale(
     print_route(route, as_json=json, done="scaled")
 
 
+@app.command("set")
+def set_topic(
+    topic: TopicName,
+    message_type: Annotated[
+        MessageType | None, _of_type("The only messages that it takes: NORMAL, FIFO, DELAY or TRANSACTION; MIXED: all.")
+    ] = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Change which type of messages a topic takes, on every broker.
+
+    A send of another type is refused from then on. Messages that are stored stay as they are.
+
+    Example: rlab topic set orders --message-type FIFO
+    """
+    if message_type is None:
+        raise typer.BadParameter("use --message-type TYPE")
+    wanted = message_type
+    route = ask_cluster(namesrv, lambda admin: admin.set_topic(topic, message_type=wanted))
+    print_route(route, as_json=json, done="set")
+
+
 @app.command()
 def delete(
     topic: TopicName,
@@ -211,7 +252,7 @@ def use_of(config: TopicConfig, queue_id: int) -> str:
 
 
 def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
-    """Print the route of a topic; `done` is the outcome: created, scaled, or that it exists already."""
+    """Print the route of a topic; `done` is the outcome: created, scaled, set, or that it exists already."""
     if as_json:
         print_json({**route_document(route), "done": done})
     else:
@@ -221,13 +262,23 @@ def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
             else f"{q.broker_name} {q.read_queue_nums} read {q.write_queue_nums} write"
             for q in route.queues
         )
-        print_line(f"topic {route.topic} {done}: queues on {counts}")
+        print_line(f"topic {route.topic} {done}: queues on {counts}{_types_text(route)}")
     for data in route.queues:
         if data.write_queue_nums > data.read_queue_nums:
             print_note(
                 f"note: queues {data.read_queue_nums} to {data.write_queue_nums - 1} of {data.broker_name} cannot be "
                 "read, but messages are sent to them"
             )
+
+
+def _types_text(route: TopicRoute) -> str:
+    """The type of messages that a topic takes, with brokers where they differ; empty if it takes all."""
+    types = {data.broker_name: data.message_type for data in route.queues}
+    if not any(types.values()):
+        return ""
+    if len(set(types.values())) == 1:
+        return f", {route.queues[0].message_type.name} messages only"
+    return ", messages: " + ", ".join(f"{name} {each.name}" for name, each in types.items())
 
 
 def route_document(route: TopicRoute) -> dict[str, object]:
@@ -242,6 +293,7 @@ def route_document(route: TopicRoute) -> dict[str, object]:
                 "read_queue_nums": data.read_queue_nums,
                 "write_queue_nums": data.write_queue_nums,
                 "perm": ("r" if data.perm & Perm.READ else "-") + ("w" if data.perm & Perm.WRITE else "-"),
+                "message_type": data.message_type.name,
             }
             for data in route.queues
         ],

@@ -11,7 +11,7 @@ from random import Random
 from client.admin.absent import forget_broker
 from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.group_settings import set_group
-from client.admin.groups import assignment_of, group_now, header_of, list_groups, unknown_group
+from client.admin.groups import assignment_of, delete_group, group_now, header_of, list_groups, unknown_group
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, read_queue
 from client.admin.offsets import clock_of, reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
@@ -26,7 +26,7 @@ from client.admin.records import (
 )
 from client.admin.replicas import hand_over, replicas_of
 from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_group
-from client.admin.topics import create_topic, delete_topic, scale_topic
+from client.admin.topics import create_topic, delete_topic, scale_topic, set_topic
 from client.admin.trace import TraceReader
 from client.config import SpokenDialect, check_seconds, dialect_of
 from client.instance.member import ClientLifecycle
@@ -35,8 +35,6 @@ from model.arguments import check_number, check_several, shown
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
     ConfigError,
-    GroupNotExist,
-    IllegalOperation,
     InvalidParameter,
 )
 from model.group_settings import GroupSettings
@@ -48,7 +46,7 @@ from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.replica_info import ReplicaSetInfo
 from model.replica_set import ReplicaSet
-from model.topic_route import BrokerData, TopicRoute
+from model.topic_route import BrokerData, MessageType, TopicRoute
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.tasks import OwningLoop
@@ -229,6 +227,7 @@ class Admin(ClientLifecycle):
         read: int | None = None,
         write: int | None = None,
         brokers: Sequence[str] | None = None,
+        message_type: MessageType | None = None,
     ) -> TopicRoute:
         """Create a topic; brokers that have it already with the same counts are left as they are.
 
@@ -240,20 +239,33 @@ class Admin(ClientLifecycle):
             read: queues that can be read, if not `queues`.
             write: queues that can be written, if not `queues`.
             brokers: names of the brokers that get it; all by default.
+            message_type: the only type of messages that it takes; MIXED, the default of a new topic, takes all.
 
         Returns:
             Its route, as every reachable name server shows it.
 
         Raises:
             InvalidParameter: an illegal name or count, or an unknown broker.
-            IllegalOperation: it exists with other counts, or is a system topic.
+            IllegalOperation: it exists with other counts or another type, or is a system topic.
             ServiceNotAvailable: no broker is registered.
             RequestTimeout: it was created, but a name server does not show it.
             RlabError: a broker refused or could not be reached; those before it have the topic. Safe to repeat.
 
         Cancellation: some brokers may have it.
         """
-        return await create_topic(self._cluster, topic, queues, read, write, brokers)
+        return await create_topic(self._cluster, topic, queues, read, write, brokers, message_type)
+
+    async def set_topic(self, topic: str, *, message_type: MessageType) -> TopicRoute:
+        """Set the type of messages that a topic takes, on every broker that has it; stored messages stay as they are.
+
+        Raises:
+            InvalidParameter, TopicNotExist, IllegalOperation: a wrong type; no such topic; it is a system topic, or one
+                of retries or dead letters, which take messages of every type.
+            RlabError: see `create_topic`. Safe to repeat.
+
+        Cancellation: some brokers may have the new type.
+        """
+        return await set_topic(self._cluster, topic, message_type)
 
     async def scale_topic(
         self, topic: str, *, read: int | None = None, write: int | None = None, force: bool = False
@@ -319,21 +331,7 @@ class Admin(ClientLifecycle):
 
         Cancellation: some brokers may have deleted it.
         """
-        cluster, header = self._cluster, {"group": check_group(group)}
-        masters = await cluster.masters()
-        lists = succeeded(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
-        counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
-        members = {name: known[group] for name, known in counts.items() if group in known}
-        if not members:
-            raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
-        if any(members.values()):
-            raise IllegalOperation(
-                f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
-                "lists them"
-            )
-        holders = {name: masters[name] for name in members}
-        answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
-        succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
+        await delete_group(self._cluster, check_group(group))
 
     async def set_group(
         self,

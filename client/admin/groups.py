@@ -13,10 +13,10 @@ from typing import Any
 from client.admin.expected_owners import group_info, newest_assignment
 from client.admin.group_settings import settings_in
 from client.admin.records import AssignmentInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
-from client.admin.requests import Answer, ClusterRequests, listed, unpack, unpack_group
+from client.admin.requests import Answer, ClusterRequests, listed, succeeded, unpack, unpack_group
 from client.allocate.registry import strategies_named
 from model.absent_broker import Absence
-from model.errors import GroupNotExist, RequestCodeNotSupported, RlabError
+from model.errors import GroupNotExist, IllegalOperation, RequestCodeNotSupported, RlabError
 from model.limits import ABSENT_BROKER_KEPT_S
 from model.topic_route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from remoting.command import Command
@@ -127,3 +127,21 @@ def unknown_group(group: str, known: Iterable[str], absence: Absence | None = No
     """The error about a group that no broker knows; it names the absent brokers, which may know it."""
     away = "".join(f"; {broker}, and may know it" for broker in (absence.masters.values() if absence else ()))
     return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}{away}")
+
+
+async def delete_group(cluster: ClusterRequests, group: str) -> None:
+    """See `Admin.delete_group`."""
+    masters = await cluster.masters()
+    lists = succeeded(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
+    counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
+    members = {name: known[group] for name, known in counts.items() if group in known}
+    if not members:
+        raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
+    if any(members.values()):
+        raise IllegalOperation(
+            f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
+            "lists them"
+        )
+    holders = {name: masters[name] for name in members}
+    answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": group})
+    succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)

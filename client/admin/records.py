@@ -60,14 +60,14 @@ class BrokerInfo:
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
         """Read the answer to GET_BROKER_RUNTIME_INFO; a broker is trusted to send a well-formed one."""
-        damaged = wire.get("damaged", {})  # not from an older broker
+        damaged, types = wire.get("damaged", {}), wire.get("message_types", {})  # not from an older broker
         plain = ("name", "cluster", "uptime_s", "groups", "held_pulls", "producers", "events_dropped")
         return cls(
             **{name: wire[name] for name in plain},
             address=address,
             topics=tuple(
                 TopicInfo(
-                    config=TopicConfig.from_wire(config),
+                    config=TopicConfig.from_wire(config, types.get(config[0], 0)),
                     ranges=tuple(
                         QueueRange(min_offset=low, max_offset=high, damaged=damaged.get(config[0], {}).get(queue_id, 0))
                         for queue_id, (low, high) in enumerate(ranges)

@@ -7,17 +7,17 @@ is complete when each reachable name server shows it: every route that is reques
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import anyio
 
 from client.admin.records import BrokerInfo, QueueProgress, TopicInfo
 from client.admin.requests import ClusterRequests, fail, masters_of, succeeded, unpack, unpack_group, unpack_route
-from model.arguments import check_several
+from model.arguments import check_several, shown
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, RlabError, TopicNotExist
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
-from model.topic_route import READ_WRITE, TopicConfig, TopicRoute, checked_topic_config
+from model.topic_route import READ_WRITE, MessageType, TopicConfig, TopicRoute, checked_topic_config
 from remoting.request_code import RequestCode
 
 VISIBLE_TIMEOUT_S = 5.0
@@ -32,16 +32,23 @@ async def create_topic(
     read: int | None,
     write: int | None,
     brokers: Sequence[str] | None,
+    message_type: MessageType | None,
 ) -> TopicRoute:
     """See `Admin.create_topic`."""
     config = checked_topic_config(
-        topic, queues if read is None else read, queues if write is None else write, READ_WRITE
+        topic,
+        queues if read is None else read,
+        queues if write is None else write,
+        READ_WRITE,
+        _checked_type(topic, message_type or MessageType.MIXED),
     )
     _check_not_system("created", topic)
     if brokers is not None:
         check_several("brokers", brokers)
     names = list(await cluster.masters(brokers))
     existing = await cluster.name_servers.route(topic)
+    if existing is not None and message_type is None and len({data.message_type for data in existing.queues}) == 1:
+        message_type = existing.queues[0].message_type or None  # as the other brokers have it
     for data in existing.queues if existing is not None else ():
         counts = (data.read_queue_nums, data.write_queue_nums)
         if data.broker_name in names and counts != (config.read_queue_nums, config.write_queue_nums):
@@ -49,7 +56,21 @@ async def create_topic(
                 f"topic {topic!r} exists on {data.broker_name} with {counts[0]} read and {counts[1]} write queues: "
                 "scale it instead of creating it"
             )
-    return await _put(cluster, topic, dict.fromkeys(names, config))
+        if data.broker_name in names and message_type not in (None, data.message_type):
+            raise IllegalOperation(
+                f"topic {topic!r} exists on {data.broker_name} with messages of the type {data.message_type.name}: "
+                "set its type instead of creating it"
+            )
+    return await _put(cluster, topic, dict.fromkeys(names, config), message_type)
+
+
+async def set_topic(cluster: ClusterRequests, topic: str, message_type: MessageType) -> TopicRoute:
+    """See `Admin.set_topic`."""
+    _check_not_system("set", topic)
+    _checked_type(topic, message_type)
+    found = await _found(cluster, topic)
+    configs = {info.name: replace(at.config, message_type=message_type) for info, at in found}
+    return await _put(cluster, topic, configs, message_type)
 
 
 async def scale_topic(
@@ -59,16 +80,10 @@ async def scale_topic(
     _check_not_system("scaled", topic)
     if read is None and write is None:
         raise InvalidParameter(f"nothing to change: name the read or the write queues that {topic!r} should have")
-    masters = masters_of((await cluster.route(topic)).brokers)
     configs: dict[str, TopicConfig] = {}
-    answers = await cluster.ask(masters, RequestCode.GET_BROKER_RUNTIME_INFO, {})
-    for name, answer in succeeded(answers, f"topic {topic!r} has queues on").items():
-        info = BrokerInfo.from_wire(masters[name], unpack(answer))
-        found = info.topic(topic)
-        if found is None:
-            continue
+    for info, found in await _found(cluster, topic):
         old = found.config
-        configs[name] = new = checked_topic_config(
+        configs[info.name] = new = checked_topic_config(
             topic,
             old.read_queue_nums if read is None else read,
             old.write_queue_nums if write is None else write,
@@ -77,6 +92,17 @@ async def scale_topic(
         if new.read_queue_nums < old.read_queue_nums and not force:
             await _check_drained(cluster, info, found, new.read_queue_nums)
     return await _put(cluster, topic, configs)
+
+
+async def _found(cluster: ClusterRequests, topic: str) -> list[tuple[BrokerInfo, TopicInfo]]:
+    """The brokers that have a topic, each with the topic as it has it."""
+    masters = masters_of((await cluster.route(topic)).brokers)
+    answers = await cluster.ask(masters, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    infos = [
+        BrokerInfo.from_wire(masters[name], unpack(answer))
+        for name, answer in succeeded(answers, f"topic {topic!r} has queues on").items()
+    ]
+    return [(info, found) for info in infos if (found := info.topic(topic)) is not None]
 
 
 async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
@@ -119,19 +145,32 @@ async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: Topi
             _refuse_to_remove(queue, "no group has consumed")
 
 
-async def _put(cluster: ClusterRequests, topic: str, configs: Mapping[str, TopicConfig]) -> TopicRoute:
-    """Send brokers their config of a topic, one after another, then wait until the name servers show it."""
+async def _put(
+    cluster: ClusterRequests,
+    topic: str,
+    configs: Mapping[str, TopicConfig],
+    message_type: MessageType | None = None,
+) -> TopicRoute:
+    """Send brokers their config of a topic, one after another, then wait until the name servers show it.
+
+    Without a message type each broker leaves its own.
+    """
     masters = await cluster.masters(configs)
     for name, config in configs.items():
         header = {**asdict(config), "perm": int(config.perm)}
+        del header["message_type"]
+        if message_type is not None:
+            header["message_type"] = int(message_type)
         try:
             await cluster.request(masters[name], RequestCode.UPDATE_AND_CREATE_TOPIC, header, broker=name)
         except RlabError as error:
             fail(f"broker {name}", error)
-    return await _wait_visible(cluster, topic, configs)
+    return await _wait_visible(cluster, topic, configs, message_type)
 
 
-async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[str, TopicConfig]) -> TopicRoute:
+async def _wait_visible(
+    cluster: ClusterRequests, topic: str, configs: Mapping[str, TopicConfig], message_type: MessageType | None
+) -> TopicRoute:
     behind = list(cluster.servers)
     with anyio.move_on_after(VISIBLE_TIMEOUT_S):
         while True:
@@ -142,7 +181,7 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
                 for address, answer in answers.items()
                 if not isinstance(answer, NetworkError)
             }
-            behind = [address for address, route in routes.items() if not _shows(route, configs)]
+            behind = [address for address, route in routes.items() if not _shows(route, configs, message_type)]
             shown = next((route for route in routes.values() if route is not None), None)
             if shown is not None and not behind:
                 return shown
@@ -150,6 +189,7 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
     raise RequestTimeout(
         f"the brokers have topic {topic!r}, but name server {', '.join(behind or cluster.servers)} does not show it "
         f"after {VISIBLE_TIMEOUT_S:g} s: does every broker register with every name server?"
+        + ("" if message_type is None else " Brokers and name servers of an earlier version know no message types.")
     )
 
 
@@ -165,7 +205,18 @@ def _refuse_to_remove(queue: MessageQueue, why: str) -> None:
     )
 
 
-def _shows(route: TopicRoute | None, configs: Mapping[str, TopicConfig]) -> bool:
-    """Whether a route has the queue counts of all these brokers."""
-    shown = {q.broker_name: (q.read_queue_nums, q.write_queue_nums) for q in (route.queues if route else ())}
-    return all(shown.get(name) == (config.read_queue_nums, config.write_queue_nums) for name, config in configs.items())
+def _checked_type(topic: str, message_type: MessageType) -> MessageType:
+    if not isinstance(message_type, MessageType):
+        raise InvalidParameter(f"the type of topic {topic!r} must be a MessageType, got {shown(message_type)}")
+    return message_type
+
+
+def _shows(route: TopicRoute | None, configs: Mapping[str, TopicConfig], message_type: MessageType | None) -> bool:
+    """Whether a route has the queue counts of all these brokers, and the message type if one is asked for."""
+    found = {q.broker_name: q for q in (route.queues if route else ())}
+    return all(
+        (data := found.get(name)) is not None
+        and (data.read_queue_nums, data.write_queue_nums) == (config.read_queue_nums, config.write_queue_nums)
+        and message_type in (None, data.message_type)
+        for name, config in configs.items()
+    )

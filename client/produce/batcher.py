@@ -9,8 +9,8 @@ of its iteration: the broker works on it while the client encodes the next.
     several, all for one queue         SEND_BATCH_MESSAGE
     several, for several queues        SEND_MESSAGES; to brokers that do not have it, the requests above, queue by queue
 
-A request that is refused because of one of its messages is sent again queue by queue, as none of them was stored: so
-only the senders whose message or queue is wrong get the error.
+A request that is refused because of one of its messages is sent again in parts, as none of them was stored: queue by
+queue, and of one queue message by message. So only the senders whose message or queue is wrong get the error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _SendBatch(SharedRequest):
     has_several: bool = False
     """Whether they are for several queues."""
     refused: Callable[[_SendBatch, RlabError], None] | None = None
-    """Called with the refusal of a request for several queues."""
+    """Called with the refusal of a request with several messages."""
 
     def set_result(self, response: Command) -> None:
         """Give every sender its offset, or the broker's refusal."""
@@ -166,9 +166,11 @@ class SendBatcher:
             if self._older.get(broker_name) is connection:
                 self._send_by_queue(batch)
                 return connection
-            code, batch.refused = _SEND_SEVERAL, self._refused
+            code = _SEND_SEVERAL
         else:
             code, header["queue_id"] = _SEND_BATCH, batch.queue_id
+        if len(rows) > 1:
+            batch.refused = self._refused
         try:
             if batch.has_several:
                 body = _pack(rows)
@@ -187,9 +189,13 @@ class SendBatcher:
         return connection
 
     def _refused(self, batch: _SendBatch, error: RlabError) -> None:
-        """Nothing of a request for several queues was stored: send each queue's messages alone, if that may help."""
-        if not isinstance(error, _OF_ONE):
+        """Nothing of a request was stored: send each queue's messages alone, or each message, if that may help."""
+        if not isinstance(error, _OF_ONE if batch.has_several else MessageIllegal):
             batch.set_exception(error)
+            return
+        if not batch.has_several:
+            for row, future in zip(batch.rows, batch.futures, strict=True):
+                self._send(_SendBatch(batch.way, batch.queue_id, batch.deadline, [row], [future]))
             return
         broker_name = batch.way[1]
         connection = self._masters.get(broker_name)

@@ -30,6 +30,13 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("replica_id", int, "its number in the set, also while it is the master", False, minimum=1),
             Field("role", str, "its role in the set, for display", required=False),
             Field("lag_bytes", int, "bytes of the master's log that it does not have", required=False, minimum=0),
+            Field(
+                "message_types",
+                str,
+                "one digit for each topic of the body, as in UPDATE_AND_CREATE_TOPIC; absent if all are MIXED",
+                required=False,
+                maximum=MAX_TOPICS,
+            ),
             CAUSE,
         ),
         rows=(TOPIC.freely("a broker announces whatever topics it serves"), *TOPIC_CONFIG),

@@ -14,6 +14,7 @@ TOPIC_CONFIG = (
     Field("write_queue_nums", int, "queues that can be written", minimum=0),
     Field("perm", int, "4 read + 2 write", minimum=0, maximum=7),
 )
+_TYPES = "types of messages that it takes: 0 MIXED, 1 NORMAL, 2 FIFO, 3 DELAY, 4 TRANSACTION"
 
 TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestSchema(
@@ -54,8 +55,13 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.UPDATE_AND_CREATE_TOPIC: RequestSchema(
         "admin -> broker",
-        "Create a topic or change its queue counts and permissions.",
-        (_MANAGED, *TOPIC_CONFIG, CAUSE),
+        "Create a topic or change its queue counts, permissions and message type.",
+        (
+            _MANAGED,
+            *TOPIC_CONFIG,
+            Field("message_type", int, f"{_TYPES}; absent to leave it", required=False, minimum=0, maximum=4),
+            CAUSE,
+        ),
         effect=Effect.CHANGES,
     ),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(

@@ -18,6 +18,7 @@ from typing import Any
 import msgpack
 
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
+from model.message import MESSAGE_GROUP
 from model.record import StoredRecord, iter_records
 from model.response_code import ResponseCode
 from model.subscription import Expression, Sql, parse_expression, subscription_of
@@ -29,7 +30,7 @@ from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
 from rocketmq.grpc.handles import Handle
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.routes import readable_brokers, topic_of
-from rocketmq.grpc.sending import MESSAGE_GROUP, TRACE_CONTEXT
+from rocketmq.grpc.sending import TRACE_CONTEXT
 from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS, duration_ms, duration_of, timestamp_of
 from rocketmq.message import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgpack
 
-from model.topic_route import Perm
+from model.topic_route import MessageType, Perm
 from remoting.address import parse_address
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
@@ -21,8 +21,14 @@ from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.grpc.words import WORDS
 
-ACCEPTED_TYPES = (words.NORMAL, words.FIFO, words.DELAY)
-"""The types of messages that any topic takes; a client refuses to send others before it asks."""
+_ACCEPTED_TYPES = {
+    MessageType.MIXED: (words.NORMAL, words.FIFO, words.DELAY),
+    MessageType.NORMAL: (words.NORMAL,),
+    MessageType.FIFO: (words.FIFO,),
+    MessageType.DELAY: (words.DELAY,),
+    MessageType.TRANSACTION: (words.TRANSACTION,),
+}
+"""The types of messages that a topic of a type takes; a client refuses to send others before it asks."""
 _MASTER = 0
 
 
@@ -41,9 +47,10 @@ def _query(code: RequestCode, request: Any) -> Asked:
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         found: Any = msgpack.unpackb(body or b"")
+        types: dict[str, int] = found.get("message_types", {})
         addresses = _masters(found)
         queues = [
-            _queue(topic, name, addresses[name], queue_id, permission)
+            _queue(topic, name, addresses[name], queue_id, permission, types.get(name, 0))
             for name, read, write, perm in found["queues"]
             if name in addresses
             for queue_id, permission in _permissions(read, write, perm)
@@ -55,9 +62,9 @@ def _query(code: RequestCode, request: Any) -> Asked:
 
 def readable_brokers(topic: str, found: Any) -> list[Any]:
     """One queue for each broker of a route that can be read; its number stands for any queue of the broker."""
-    addresses = _masters(found)
+    addresses, types = _masters(found), found.get("message_types", {})
     return [
-        _queue(topic, name, addresses[name], ANY_QUEUE, words.READ)
+        _queue(topic, name, addresses[name], ANY_QUEUE, words.READ, types.get(name, 0))
         for name, read, _, perm in found["queues"]
         if name in addresses and read and perm & Perm.READ
     ]
@@ -80,13 +87,13 @@ def _permissions(read: int, write: int, perm: int) -> list[tuple[int, int]]:
     ]
 
 
-def _queue(topic: str, broker: str, address: str, queue_id: int, permission: int) -> Any:
+def _queue(topic: str, broker: str, address: str, queue_id: int, permission: int, message_type: int) -> Any:
     return WORDS["MessageQueue"](
         topic=WORDS["Resource"](name=topic),
         id=queue_id,
         permission=permission,
         broker=WORDS["Broker"](name=broker, id=_MASTER, endpoints=endpoints_of(address)),
-        accept_message_types=ACCEPTED_TYPES,
+        accept_message_types=_ACCEPTED_TYPES[MessageType(message_type)],
     )
 
 

@@ -15,7 +15,8 @@ import msgpack
 
 from model.errors import MessageIllegal
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
-from model.message import MAX_DELAY_MS, Message, check_message, encode_payload, tag_hash
+from model.message import MAX_DELAY_MS, MESSAGE_GROUP, Message, check_message, encode_payload, tag_hash
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.grpc import words
 from rocketmq.grpc.edge import Asked, GrpcCaller
@@ -38,8 +39,14 @@ from rocketmq.message import (
     UNIQ_KEY,
 )
 
-MESSAGE_GROUP, TRACE_CONTEXT = "__SHARDINGKEY", "TRACE_CONTEXT"
-"""The properties that hold a message group and the context of a trace. RocketMQ: MessageConst."""
+TRACE_CONTEXT = "TRACE_CONTEXT"
+"""The property that holds the context of a trace. RocketMQ: MessageConst."""
+_TYPES = {
+    MessageType.NORMAL: words.NORMAL,
+    MessageType.FIFO: words.FIFO,
+    MessageType.DELAY: words.DELAY,
+    MessageType.TRANSACTION: words.TRANSACTION,
+}
 _RESERVED = frozenset(
     (
         *(TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC),
@@ -59,6 +66,9 @@ def send(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
         raise GrpcRefused(
             words.BAD_REQUEST, "the messages of one send have one topic: send those of another by themselves"
         )
+    taken = caller.facts.message_type(topic)
+    for each in messages:
+        _check_type(topic, taken, each.system_properties)
     ids = [each.system_properties.message_id for each in messages]
     payloads = [_payload(topic, each) for each in messages]
     hashes = [tag_hash(each.system_properties.tag) for each in messages]
@@ -66,7 +76,7 @@ def send(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
     delays = [_delay_ms(caller, each.system_properties) for each in messages]
     if len(messages) == 1:
         header: dict[str, Any] = {"topic": topic, "queue_id": queues[0], "tag_hash": hashes[0]}
-        if delays[0] > 0:
+        if delays[0] > 0 or taken is MessageType.DELAY:  # that topic takes nothing without a delay, however short
             header["delay_ms"] = delays[0]
         return Asked(RequestCode.SEND_MESSAGE, header, payloads[0], _answerer(ids))
     if any(delays):
@@ -109,7 +119,6 @@ def _delay_ms(caller: GrpcCaller, properties: Any) -> int:
 
 def _payload(topic: str, sent: Any) -> bytes:
     properties = sent.system_properties
-    _check_type(properties)
     if not properties.message_id.strip():
         raise GrpcRefused(words.ILLEGAL_MESSAGE_ID, "the message has no id: its client gives it one")
     others = dict(sent.user_properties)
@@ -133,8 +142,8 @@ def _payload(topic: str, sent: Any) -> bytes:
     return encode_payload(message, max(0, duration_ms(properties.born_timestamp)), properties.message_id)
 
 
-def _check_type(properties: Any) -> None:
-    """Refuse a message whose type and properties do not fit."""
+def _check_type(topic: str, taken: MessageType, properties: Any) -> None:
+    """Refuse a message whose type does not fit its properties, or its topic."""
     kind, is_delayed = properties.message_type, properties.HasField("delivery_timestamp")
     if kind == words.TRANSACTION:
         raise GrpcRefused(words.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
@@ -144,6 +153,9 @@ def _check_type(properties: Any) -> None:
         )
     if (kind == words.FIFO) != bool(properties.message_group) or (kind == words.DELAY) != is_delayed:
         text = "a FIFO message has a message group, a DELAY message a delivery time, and a NORMAL message neither"
+        raise GrpcRefused(words.CONFLICT_WITH_TYPE, text)
+    if kind != _TYPES.get(taken, kind):
+        text = f"topic {topic!r} takes {taken.name} messages only: send it to another topic, or change this one's type"
         raise GrpcRefused(words.CONFLICT_WITH_TYPE, text)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.errors import RequestCodeNotSupported
 from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.fields import OURS, FieldError, number_of
 from rocketmq.outward.answers import good, json_of, packed
@@ -65,7 +67,15 @@ def topics(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def put_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Create or change a topic, at a broker."""
+    """Create or change a topic, at a broker.
+
+    Its message type is not in RocketMQ's routes, so a change could not be confirmed.
+    """
+    if (message_type := header.get("message_type")) is not None:
+        raise RequestCodeNotSupported(
+            "servers of RocketMQ do not show message types in routes: use RocketMQ's mqadmin updateTopic "
+            f"-a +message.type={MessageType(message_type).name}"
+        )
     fields = {
         "topic": header["topic"],
         "defaultTopic": TEMPLATE_TOPIC,

@@ -23,7 +23,7 @@ from model.errors import (
     TopicNotExist,
 )
 from model.replica_limits import MASTER_KEPT_S
-from model.topic_route import BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+from model.topic_route import BrokerData, MessageType, Perm, QueueData, TopicConfig, TopicRoute
 from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
 
@@ -71,6 +71,7 @@ class Twin:
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
             perm=Perm(perm),
+            message_type=config.message_type,
         )
 
     def broker(self, name: str, *, all_ids: bool = False) -> BrokerData:
@@ -139,11 +140,14 @@ class Twin:
 
 PERMS = st.sampled_from([Perm.READ | Perm.WRITE, Perm.READ, Perm.WRITE, Perm.NONE])
 CONFIGS = st.builds(
-    lambda topic, read, write, perm: TopicConfig(topic=topic, read_queue_nums=read, write_queue_nums=write, perm=perm),
+    lambda topic, read, write, perm, message_type: TopicConfig(
+        topic=topic, read_queue_nums=read, write_queue_nums=write, perm=perm, message_type=message_type
+    ),
     st.sampled_from(TOPICS),
     st.integers(0, 2),
     st.integers(0, 2),
     PERMS,
+    st.sampled_from([MessageType.MIXED, MessageType.FIFO]),
 )
 
 

@@ -151,9 +151,11 @@ class Peer:
 
     # --- requests by name --------------------------------------------------------------------------------------------
 
-    async def put_topic(self, topic: str = "t", read: int = 4, write: int | None = None, perm: int = 6) -> None:
+    async def put_topic(
+        self, topic: str = "t", read: int = 4, write: int | None = None, perm: int = 6, **fields: Any
+    ) -> None:
         header = {"topic": topic, "read_queue_nums": read, "write_queue_nums": read if write is None else write}
-        await self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, {**header, "perm": perm})
+        await self.call(RequestCode.UPDATE_AND_CREATE_TOPIC, {**header, "perm": perm, **fields})
 
     async def send(self, topic: str = "t", queue_id: int = 0, body: bytes = b"m", tag: str = "") -> int:
         header = {"topic": topic, "queue_id": queue_id, "tag_hash": tag_hash(tag)}

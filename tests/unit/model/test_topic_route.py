@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -13,6 +14,7 @@ from model.message_queue import MessageQueue
 from model.topic_route import (
     READ_WRITE,
     BrokerData,
+    MessageType,
     Perm,
     QueueData,
     TopicConfig,
@@ -89,6 +91,25 @@ def test_the_permission_bits_are_those_of_the_reference() -> None:
 def test_a_topic_config_survives_the_wire() -> None:
     config = TopicConfig(topic="t", read_queue_nums=8, write_queue_nums=4, perm=Perm.READ)
     assert TopicConfig.from_wire(over_the_wire(config.to_wire())) == config
+
+
+def test_a_message_type_is_stored_behind_the_four_values_that_earlier_versions_read() -> None:
+    mixed = TopicConfig(topic="t", read_queue_nums=8, write_queue_nums=4)
+    assert mixed.to_stored() == mixed.to_wire() == ["t", 8, 4, 6]
+    fifo = replace(mixed, message_type=MessageType.FIFO)
+    assert (fifo.to_wire(), fifo.to_stored()) == (["t", 8, 4, 6], ["t", 8, 4, 6, 2])
+    assert TopicConfig.from_wire(over_the_wire(fifo.to_stored())) == fifo
+    assert TopicConfig.from_wire(over_the_wire(fifo.to_wire()), 2) == fifo
+    assert TopicConfig.from_wire(["t", 8, 4, 6]) == mixed
+
+
+def test_a_route_has_the_message_types_under_a_key_of_their_own() -> None:
+    route = replace(ROUTE, queues=(replace(ROUTE.queues[0], message_type=MessageType.DELAY), *ROUTE.queues[1:]))
+    wire = over_the_wire(route.to_wire())
+    assert TopicRoute.from_wire(wire) == route
+    assert wire["message_types"] == {ROUTE.queues[0].broker_name: 3}
+    assert {**wire, "message_types": {}} == {**over_the_wire(ROUTE.to_wire()), "message_types": {}}
+    assert "message_types" not in ROUTE.to_wire()
 
 
 @pytest.mark.parametrize(("read", "write"), [(0, 1), (1, 0), (MAX_QUEUES_PER_TOPIC, MAX_QUEUES_PER_TOPIC)])

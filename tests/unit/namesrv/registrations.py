@@ -6,12 +6,18 @@ from typing import Any
 
 import msgpack
 
-from model.topic_route import READ_WRITE, Perm, TopicConfig
+from model.topic_route import READ_WRITE, MessageType, Perm, TopicConfig
 from namesrv.registration import BrokerRegistration
 
 
-def topic(name: str, read: int = 4, write: int = 4, perm: Perm = READ_WRITE) -> TopicConfig:
-    return TopicConfig(topic=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
+def topic(
+    name: str,
+    read: int = 4,
+    write: int = 4,
+    perm: Perm = READ_WRITE,
+    message_type: MessageType = MessageType.MIXED,
+) -> TopicConfig:
+    return TopicConfig(topic=name, read_queue_nums=read, write_queue_nums=write, perm=perm, message_type=message_type)
 
 
 def broker(
@@ -70,4 +76,6 @@ def wire(registration: BrokerRegistration) -> tuple[dict[str, Any], bytes]:
         }
         if registration.epoch:
             header["epoch"] = registration.epoch
+    if any(config.message_type for config in registration.topics):
+        header["message_types"] = "".join(str(int(config.message_type)) for config in registration.topics)
     return header, msgpack.packb([config.to_wire() for config in registration.topics])

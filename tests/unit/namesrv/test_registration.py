@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
-from model.topic_route import Perm
+from model.topic_route import MessageType, Perm
 from namesrv.registration import BrokerKey, registration_of
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
@@ -28,6 +28,28 @@ def request(body: bytes | None = None, **changes: Any) -> Command:
 def test_a_registration_is_read_as_it_was_written() -> None:
     assert registration_of(request()) == GOOD
     assert GOOD.key == BrokerKey("broker-a", 2)
+
+
+def test_the_message_types_are_those_of_the_topics_in_their_order() -> None:
+    typed = broker("broker-a", topic("orders", message_type=MessageType.TRANSACTION), "other")
+    header, body = wire(typed)
+    assert header["message_types"] == "40"
+    assert registration_of(Command(REQUEST, RequestCode.REGISTER_BROKER, 1, header, body)) == typed
+
+
+@pytest.mark.parametrize(
+    ("types", "why"),
+    [
+        ("4", "must have a digit for each of 2 topics, has 1"),
+        ("000", "must have a digit for each of 2 topics, has 3"),
+        ("05", "field 'message_types': 5 is not a valid MessageType"),
+        ("0x", "field 'message_types': "),
+        ("0²", "field 'message_types': "),
+    ],
+)
+def test_message_types_that_are_not_those_of_the_topics_are_refused(types: str, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        registration_of(request(message_types=types))
 
 
 def test_an_address_has_one_spelling() -> None:

@@ -45,32 +45,6 @@ async def stored_ms(client: StockClient, key: str) -> int:
 
 
 @simulated
-async def test_a_topic_is_created_shown_and_deleted(world: World) -> None:
-    await world.start_broker()
-    client = await StockClient.connect(world)
-    header = {"topic": "new", "readQueueNums": 3, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG"}
-    assert (await client.call(17, header)).code == 0
-    assert document(await client.call(351, {"topic": "new"})) == {
-        **{"topicName": "new", "readQueueNums": 3, "writeQueueNums": 2, "perm": 6, "order": False, "attributes": {}},
-        **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0},
-    }
-    assert (await client.call(17, {**header, "topic": "no good"})).code == 29
-    assert (await client.call(215, {"topic": "new"})).code == 0
-    for code in (351, 202):
-        assert (await client.call(code, {"topic": "new"})).code == 17
-    assert (await client.call(215, {"topic": "%RETRY%gone"})).code == 0, "the tool deletes what went with its group"
-
-
-@simulated
-async def test_the_ends_of_the_queues_of_a_topic(world: World) -> None:
-    client, _ = await with_messages(world)
-    table = queues_of(document(await client.call(202, {"topic": "t"}))["offsetTable"])
-    assert {queue[2]: (row["minOffset"], row["maxOffset"]) for queue, row in table.items()} == {0: (0, 3), 1: (0, 0)}
-    assert {queue[:2] for queue in table} == {("t", "broker-a")}
-    assert [table["t", "broker-a", n]["lastUpdateTimestamp"] for n in range(2)] == [await stored_ms(client, "k2"), 0]
-
-
-@simulated
 async def test_a_broker_reports_of_itself_in_texts(world: World) -> None:
     client, _ = await with_messages(world)
     table = document(await client.call(28, {}))["table"]

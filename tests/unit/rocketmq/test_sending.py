@@ -9,6 +9,8 @@ import pytest
 from model.decode import decode_messages
 from model.message import MessageExt
 from model.message_queue import MessageQueue
+from model.response_code import ResponseCode
+from model.topic_route import MessageType
 from rocketmq.message import place_of
 from tests.unit.broker.harness import Peer, World, simulated
 from tests.unit.rocketmq.stock_client import StockClient
@@ -95,6 +97,19 @@ async def test_a_delay_is_kept_however_the_client_says_it(world: World, properti
     await world.sleep(0.2)
     [message] = await read(peer)
     assert "DELAY" not in message.properties
+
+
+@simulated
+async def test_a_topic_of_delayed_messages_takes_a_time_of_the_past_and_nothing_without_a_time(world: World) -> None:
+    await world.start_broker()
+    client, peer = await StockClient.connect(world), world.peer("a")
+    await peer.put_topic(read=1, message_type=MessageType.DELAY)
+    assert (await client.send(b"past", i="TIMER_DELIVER_MS\x011")).code == 0
+    refused = await client.send(b"plain")
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "topic 't' takes DELAY messages only, and this is a NORMAL message" in (refused.remark or "")
+    await world.sleep(1)
+    assert [message.body for message in await read(peer)] == [b"past"]
 
 
 @simulated

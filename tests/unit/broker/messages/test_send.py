@@ -17,8 +17,9 @@ from model.errors import (
     TopicNotExist,
 )
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
-from model.message import tag_hash
+from model.message import MESSAGE_GROUP, Message, encode_payload, tag_hash
 from model.response_code import ResponseCode
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, payload_of, records, simulated
 
@@ -314,3 +315,55 @@ async def test_a_held_pull_is_not_reported_of_a_message_that_was_not_stored(worl
     disk.errno = None
     assert await a.send() == 0
     assert len(records(await held)) == 1
+
+
+# --- message types ---------------------------------------------------------------------------------------------------
+GROUPED = encode_payload(Message("t", b"in order", properties={MESSAGE_GROUP: "g"}), 0, "id")
+PLAIN = payload_of(b"plain")
+
+
+async def outcomes(peer: Peer) -> list[bool]:
+    """Whether a plain send, one with a message group, and a delayed one is taken; by itself, then with others."""
+    one = {"topic": "t", "queue_id": 0, "tag_hash": 0}
+    found: list[bool] = []
+    for code, header, body in (
+        (RequestCode.SEND_MESSAGE, one, PLAIN),
+        (RequestCode.SEND_MESSAGE, one, GROUPED),
+        (RequestCode.SEND_MESSAGE, {**one, "delay_ms": 0}, GROUPED),
+        (RequestCode.SEND_BATCH_MESSAGE, BATCH, [[0, PLAIN], [0, PLAIN]]),
+        (RequestCode.SEND_BATCH_MESSAGE, BATCH, [[0, GROUPED], [0, GROUPED]]),
+        (RequestCode.SEND_BATCH_MESSAGE, BATCH, [[0, GROUPED], [0, PLAIN]]),
+        (RequestCode.SEND_MESSAGES, {"topic": "t"}, [[0, 0, PLAIN], [1, 0, PLAIN]]),
+        (RequestCode.SEND_MESSAGES, {"topic": "t"}, [[0, 0, GROUPED], [1, 0, GROUPED]]),
+        (RequestCode.SEND_MESSAGES, {"topic": "t"}, [[0, 0, PLAIN], [1, 0, GROUPED]]),
+    ):
+        try:
+            await peer.call(code, header, body)
+        except MessageIllegal:
+            found.append(False)
+        else:
+            found.append(True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("message_type", "taken"),
+    [
+        (MessageType.MIXED, [True] * 9),
+        (MessageType.NORMAL, [True, False, False, True, False, False, True, False, False]),
+        (MessageType.FIFO, [False, True, False, False, True, False, False, True, False]),
+        (MessageType.DELAY, [False, False, True, *[False] * 6]),
+        (MessageType.TRANSACTION, [False] * 9),
+    ],
+)
+@simulated
+async def test_a_topic_takes_only_messages_of_its_type(
+    world: World, message_type: MessageType, taken: list[bool]
+) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic(message_type=message_type)
+    assert await outcomes(a) == taken
+    await world.sleep(1)  # the delayed one
+    stored = [len(records(await a.pull(queue_id=queue_id))) for queue_id in (0, 1)]
+    assert stored == [sum(taken[:3]) + 2 * sum(taken[3:6]) + sum(taken[6:]), sum(taken[6:])], "refused: not in part"

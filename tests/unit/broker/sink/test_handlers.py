@@ -12,10 +12,11 @@ import msgpack
 import pytest
 
 from broker.store.disk.files import Files
-from model.errors import InvalidParameter, NoPermission, RlabError, StageLost, StorageFull, SystemBusy
+from model.errors import InvalidParameter, MessageIllegal, NoPermission, RlabError, StageLost, StorageFull, SystemBusy
 from model.limits import ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, StoredRecord
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, payload_of, records, simulated
 
@@ -380,3 +381,13 @@ async def test_a_broker_that_is_killed_anywhere_in_a_batch_publishes_it_once(
         await world.sleep(1)
     assert states[0] == 1, "before the commit"
     assert states[50] > 10
+
+
+@simulated
+async def test_a_topic_of_another_type_takes_no_rows(world: World) -> None:
+    peer = await started(world)
+    await peer.put_topic("t", 3, message_type=MessageType.FIFO)
+    with pytest.raises(MessageIllegal, match="takes FIFO messages only, and this is a NORMAL message"):
+        await stage(peer, range(3))
+    await peer.put_topic("t", 3, message_type=MessageType.NORMAL)
+    assert await stage(peer, range(3)) == 3

@@ -15,7 +15,7 @@ from model.events import EventKind
 from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.response_code import ResponseCode
-from model.topic_route import TopicConfig
+from model.topic_route import MessageType, TopicConfig
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, records, simulated
 from tests.unit.broker.leases.rooms import open_rooms
@@ -63,6 +63,33 @@ def test_a_topic_is_there_in_the_next_run_as_it_was_changed_last(tmp_path: Path)
     with open_rooms(tmp_path) as rooms:
         entry = rooms.topics.table.existing("t")
         assert (entry.topic_id, entry.config.read_queue_nums) == (topic_id, 8)
+
+
+@simulated
+async def test_a_message_type_stays_until_another_one_is_set_and_over_restarts(world: World) -> None:
+    peer = await operator(world)
+    assert config_of(world).message_type is MessageType.MIXED
+    await peer.put_topic(message_type=MessageType.FIFO)
+    await peer.put_topic(read=8)
+    assert (config_of(world).message_type, config_of(world).read_queue_nums) == (MessageType.FIFO, 8)
+    await world.stop_broker()
+    await world.start_broker()
+    assert config_of(world).message_type is MessageType.FIFO
+    await world.peer("later").put_topic(read=8, message_type=MessageType.MIXED)
+    await world.stop_broker()
+    await world.start_broker()
+    assert config_of(world).message_type is MessageType.MIXED
+
+
+@simulated
+async def test_a_message_type_is_checked_and_retry_topics_take_every_type(world: World) -> None:
+    peer = await operator(world)
+    for wrong in (5, -1):
+        with pytest.raises(InvalidParameter, match="message_type"):
+            await peer.put_topic(message_type=wrong)
+    with pytest.raises(IllegalOperation, match="topic '%RETRY%g' takes messages of every type"):
+        await peer.put_topic("%RETRY%g", message_type=MessageType.FIFO)
+    await peer.put_topic("%RETRY%g", message_type=MessageType.MIXED)
 
 
 def test_system_topics_are_made_once(tmp_path: Path) -> None:

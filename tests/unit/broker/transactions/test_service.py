@@ -17,6 +17,7 @@ from model.errors import (
 )
 from model.events import EventKind
 from model.message import Message, encode_payload
+from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, records, simulated, unpacked
 
@@ -256,3 +257,18 @@ async def test_ends_of_one_request_are_one_event_for_each_cause(world: World) ->
         (causes[0], 2, a.client_id),
         (causes[1], 1, a.client_id),
     ]
+
+
+@simulated
+async def test_a_topic_of_another_type_takes_no_half_messages_and_publishes_those_of_before(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    offset = await half(a, "x")
+    await a.put_topic(message_type=MessageType.NORMAL)
+    with pytest.raises(MessageIllegal, match="takes NORMAL messages only, and this is a TRANSACTION message"):
+        await half(a, "y")
+    assert await end(a, (offset, "x", COMMIT)) == [DONE]
+    assert await stored(a) == [b"x"]
+    await a.put_topic(message_type=MessageType.TRANSACTION)
+    await half(a, "z")

@@ -15,7 +15,7 @@ from cli.main import app
 from cli.messages.produce import MAX_FAILURES_IN_A_ROW, Sending, opened
 from client.produce.producer import Producer
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_, TopicNotExist
-from model.message import Message, SendResult
+from model.message import MESSAGE_GROUP, Message, SendResult
 from model.message_queue import MessageQueue
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -100,6 +100,12 @@ def test_each_line_is_a_message_and_empty_ones_are_none(capsys: pytest.CaptureFi
 def test_of_the_lines_only_so_many_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert produce(b"one\ntwo\nthree\n", count=2).bodies == [b"one", b"two"]
     assert result(capsys) == (2, 0)
+
+
+def test_in_a_topic_of_fifo_messages_the_key_is_the_message_group() -> None:
+    sent = produce(b"one\n", key="k", fifo=True).got + produce(b"two\n", key="k").got
+    assert [(dict(message.properties), key) for _, message, key in sent] == [({MESSAGE_GROUP: "k"}, "k"), ({}, "k")]
+    assert produce(b"three\n", fifo=True).got[0][1].properties == {}
 
 
 def test_generated_messages_are_numbered_and_padded(capsys: pytest.CaptureFixture[str]) -> None:

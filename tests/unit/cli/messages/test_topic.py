@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
 from cli.messages.topic import print_route, route_document, use_of
-from model.topic_route import READ_WRITE, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+from model.topic_route import READ_WRITE, BrokerData, MessageType, Perm, QueueData, TopicConfig, TopicRoute
 
 
 def route(*queues: tuple[str, int, int], perm: Perm = READ_WRITE) -> TopicRoute:
@@ -26,6 +27,18 @@ def test_a_route_is_reported_in_a_sentence(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("topic t scaled: queues on a 4, b 4 read 2 write\n", "")
 
 
+def test_the_message_type_of_a_topic_is_in_the_sentence_and_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = route(("a", 4, 4), ("b", 4, 4))
+    fifo = [replace(data, message_type=MessageType.FIFO) for data in whole.queues]
+    print_route(replace(whole, queues=tuple(fifo)), as_json=False, done="set")
+    assert capsys.readouterr().out == "topic t set: queues on a 4, b 4, FIFO messages only\n"
+    print_route(replace(whole, queues=(fifo[0], whole.queues[1])), as_json=False, done="set")
+    assert capsys.readouterr().out == "topic t set: queues on a 4, b 4, messages: a FIFO, b MIXED\n"
+    print_route(replace(whole, queues=(fifo[0], whole.queues[1])), as_json=True, done="set")
+    brokers = json.loads(capsys.readouterr().out)["brokers"]
+    assert [each["message_type"] for each in brokers] == ["FIFO", "MIXED"]
+
+
 def test_queues_that_are_written_and_never_read_are_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_route(route(("a", 4, 6)), as_json=True, done="created")
     out, err = capsys.readouterr()
@@ -39,8 +52,8 @@ def test_the_document_of_a_route_counts_what_can_be_used() -> None:
         "read_queues": 5,
         "write_queues": 0,
         "brokers": [
-            {"broker": "a", "read_queue_nums": 4, "write_queue_nums": 2, "perm": "r-"},
-            {"broker": "b", "read_queue_nums": 1, "write_queue_nums": 1, "perm": "r-"},
+            {"broker": "a", "read_queue_nums": 4, "write_queue_nums": 2, "perm": "r-", "message_type": "MIXED"},
+            {"broker": "b", "read_queue_nums": 1, "write_queue_nums": 1, "perm": "r-", "message_type": "MIXED"},
         ],
     }
 
@@ -56,6 +69,9 @@ def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
         (["create"], "Missing argument"),
         (["create", "t", "--queues", "0"], "not in the range 1<=x<=65536"),
         (["scale", "t"], "use --queues N, --read N or --write N"),
+        (["set", "t"], "use --message-type TYPE"),
+        (["set", "t", "--message-type", "SLOW"], "'SLOW' is not one of MIXED, NORMAL, FIFO, DELAY, TRANSACTION"),
+        (["create", "t", "--message-type", ""], "'' is not one of MIXED"),
         (["show"], "Missing argument"),
     ],
 )

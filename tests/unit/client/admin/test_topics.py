@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -9,6 +10,7 @@ from client.admin.admin import Admin
 from client.admin.topics import VISIBLE_TIMEOUT_S
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, TopicNotExist
 from model.limits import RECONNECT_MAX_S
+from model.topic_route import MessageType
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
@@ -79,6 +81,48 @@ def test_illegal_names_and_counts_and_system_topics_are_refused(tmp_path: Path) 
         for unknown in (admin.scale_topic("nope", read=2), admin.delete_topic("nope"), admin.route("nope")):
             with pytest.raises(TopicNotExist, match="'nope'"):
                 await unknown
+
+    administer(scenario, tmp_path)
+
+
+async def types(admin: Admin, topic: str) -> dict[str, str]:
+    return {data.broker_name: data.message_type.name for data in (await admin.route(topic)).queues}
+
+
+def test_a_message_type_is_on_every_broker_and_in_every_route_when_the_call_returns(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("t", 2, brokers=["broker-a"], message_type=MessageType.FIFO)
+        await admin.create_topic("t", 2)
+        assert await types(admin, "t") == {"broker-a": "FIFO", "broker-b": "FIFO"}, "a new broker takes that of others"
+        await admin.scale_topic("t", read=4, write=4)
+        assert await types(admin, "t") == {"broker-a": "FIFO", "broker-b": "FIFO"}
+        found = (await admin.broker_info("broker-b")).topic("t")
+        assert found is not None
+        assert found.config.message_type is MessageType.FIFO
+        route = await admin.set_topic("t", message_type=MessageType.DELAY)
+        for server in cluster.name_servers.values():
+            assert server.running.table.route("t") == route
+        assert await types(admin, "t") == {"broker-a": "DELAY", "broker-b": "DELAY"}
+        assert await counts(admin, "t") == {"broker-a": (4, 4), "broker-b": (4, 4)}
+        await admin.set_topic("t", message_type=MessageType.MIXED)
+        assert await types(admin, "t") == {"broker-a": "MIXED", "broker-b": "MIXED"}
+
+    administer(scenario, tmp_path, name_servers=2)
+
+
+def test_a_message_type_that_cannot_be_set_is_refused(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("t", message_type=MessageType.FIFO)
+        with pytest.raises(IllegalOperation, match="exists on broker-a with messages of the type FIFO: set its type"):
+            await admin.create_topic("t", message_type=MessageType.NORMAL)
+        wrong: Any = "FIFO"
+        for refused in (admin.set_topic("t", message_type=wrong), admin.create_topic("u", message_type=wrong)):
+            with pytest.raises(InvalidParameter, match="must be a MessageType, got 'FIFO'"):
+                await refused
+        with pytest.raises(IllegalOperation, match="SYS_TRACE is a system topic"):
+            await admin.set_topic("SYS_TRACE", message_type=MessageType.FIFO)
+        with pytest.raises(TopicNotExist, match="'nope'"):
+            await admin.set_topic("nope", message_type=MessageType.FIFO)
 
     administer(scenario, tmp_path)
 

@@ -6,11 +6,11 @@ from functools import partial
 import anyio
 import pytest
 
-from model.errors import InvalidParameter, RlabError
+from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import ROWS_PER_REQUEST
-from model.message import Message
+from model.message import MESSAGE_GROUP, Message
 from model.message_queue import MessageQueue
-from model.topic_route import Perm
+from model.topic_route import MessageType, Perm, TopicConfig
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.clients import SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -189,6 +189,34 @@ def test_only_the_sender_to_a_queue_that_is_not_there_gets_the_error(simulate: S
         assert [outcome for outcome in outcomes if isinstance(outcome, str)] == ["InvalidParameter"] * 2
         assert (outcomes[1], outcomes[4]) == ("InvalidParameter", "InvalidParameter")
         assert len(cluster.brokers["broker-a"].running.broker.store.queues()) >= 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_only_the_sender_of_a_message_that_the_topic_does_not_take_gets_the_error(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(retries=0)
+        queue = (await producer.send("t", b"first")).queue
+        config = TopicConfig(topic="t", read_queue_nums=1, write_queue_nums=1, message_type=MessageType.FIFO)
+        cluster.brokers["broker-a"].running.broker.topics.put(config)
+        outcomes: dict[int, int | str] = {}
+
+        async def send(number: int) -> None:
+            properties = {MESSAGE_GROUP: "g"} if number % 3 else {}
+            message = Message("t", b"%d" % number, properties=properties)
+            try:
+                outcomes[number] = (await producer.producer.send(message, queue=queue)).offset
+            except MessageIllegal as error:
+                outcomes[number] = str(error)
+
+        with producer.simulation.on_host(producer.host):
+            async with anyio.create_task_group() as tasks:
+                for number in range(7):
+                    tasks.start_soon(send, number)
+        taken = [number for number in range(7) if number % 3]
+        assert [outcomes[number] for number in taken] == [1, 2, 3, 4], "in their order"
+        assert all("takes FIFO messages only" in str(outcomes[number]) for number in (0, 3, 6))
 
     simulate(scenario, brokers=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model.errors import InvalidParameter
-from model.limits import MAX_EXPRESSION_CHARS, MAX_FIELD_CHARS, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
+from model.limits import MAX_EXPRESSION_CHARS, MAX_FIELD_CHARS, MAX_PULL_BATCH, MAX_SEARCHED_CHARS, MAX_TOPICS
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field
@@ -19,6 +19,13 @@ RECEIVERS = (
     *("-> master", "-> replica"),
 )
 
+LONGEST = {
+    "key": MAX_SEARCHED_CHARS,
+    "message_id": MAX_SEARCHED_CHARS,
+    "sql": MAX_EXPRESSION_CHARS,
+    "message_types": MAX_TOPICS,
+}
+"""The most characters of the header fields that may be longer than others."""
 EXAMPLES: dict[type, Any] = {str: "text", int: 1, bool: True, list: [1]}
 
 
@@ -96,9 +103,7 @@ def test_a_text_has_as_many_characters_as_its_limit_and_one_more_is_refused_by_n
 ) -> None:
     if str not in (field.type, field.items):
         return
-    longest = {"key": MAX_SEARCHED_CHARS, "message_id": MAX_SEARCHED_CHARS, "sql": MAX_EXPRESSION_CHARS}.get(
-        field.name, MAX_FIELD_CHARS
-    )
+    longest = LONGEST.get(field.name, MAX_FIELD_CHARS)
     for text, is_good in (("x" * longest, True), ("x" * (longest + 1), False)):
         header = {**good_header(code), field.name: [text] if field.items is str else text}
         if is_good:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from model.topic_route import MessageType
 from rocketmq.grpc import words
 from rocketmq.grpc.routes import endpoints_of
 from rocketmq.grpc.words import WORDS
@@ -33,6 +34,28 @@ async def test_a_name_server_names_the_queues_with_their_brokers_address_and_typ
     assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("t", "broker-a", 0)
     assert (queue.broker.endpoints.scheme, address.host, address.port) == (words.IPV4, "10.0.0.1", 10911)
     assert list(queue.accept_message_types) == [words.NORMAL, words.FIFO, words.DELAY]
+
+
+@pytest.mark.parametrize(
+    ("message_type", "accepted"),
+    [
+        (MessageType.NORMAL, words.NORMAL),
+        (MessageType.FIFO, words.FIFO),
+        (MessageType.DELAY, words.DELAY),
+        (MessageType.TRANSACTION, words.TRANSACTION),
+    ],
+)
+@simulated
+async def test_a_topic_of_a_type_accepts_that_type_alone_at_name_servers_and_brokers(
+    world: World, message_type: MessageType, accepted: int
+) -> None:
+    name_server = await world.start_name_server()
+    await world.start_broker(name_servers=(name_server,))
+    await world.peer("a").put_topic("t", read=1, message_type=message_type)
+    await world.sleep(1)
+    for client in (await GrpcClient.connect(world, address=name_server), await GrpcClient.connect(world)):
+        found = await client.one("QueryRoute", route_of("t"))
+        assert [list(queue.accept_message_types) for queue in found.message_queues] == [[accepted]]
 
 
 @simulated

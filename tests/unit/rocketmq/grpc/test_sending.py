@@ -10,6 +10,7 @@ import pytest
 
 from model.limits import MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS
+from model.topic_route import MessageType
 from rocketmq.grpc import words
 from rocketmq.grpc.words import WORDS, timestamp_of
 from tests.unit.broker.harness import Peer, World, simulated
@@ -71,6 +72,29 @@ async def test_a_delayed_message_comes_at_its_time_and_one_of_the_past_at_once(w
     assert [each.body for each in await read(peer)] == [b"past"]
     await world.sleep(5.1)
     assert [each.body for each in await read(peer)] == [b"past", b"later"]
+
+
+@pytest.mark.parametrize("message_type", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY])
+@simulated
+async def test_a_topic_of_a_type_takes_its_messages_and_refuses_others_by_a_result_of_its_own(
+    world: World, message_type: MessageType
+) -> None:
+    client, peer = await begin(world, queues=1)
+    await peer.put_topic("t", read=1, message_type=message_type)
+    sent: dict[MessageType, dict[str, Any]] = {
+        MessageType.NORMAL: {},
+        MessageType.FIFO: {"message_type": words.FIFO, "message_group": "g"},
+        MessageType.DELAY: {"message_type": words.DELAY, "delivery_timestamp": timestamp_of(1)},  # of the past
+    }
+    for kind, fields in sent.items():
+        status = (await client.send(kind.name.encode(), **fields)).status
+        if kind is message_type:
+            assert status.code == words.OK, status.message
+        else:
+            assert status.code == words.CONFLICT_WITH_TYPE
+            assert f"topic 't' takes {message_type.name} messages only" in status.message
+    await world.sleep(1)
+    assert [each.body for each in await read(peer)] == [message_type.name.encode()]
 
 
 @simulated

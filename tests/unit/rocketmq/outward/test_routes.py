@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from model.errors import RequestCodeNotSupported
 from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame
@@ -37,6 +38,13 @@ def test_a_route_is_read_in_standard_json_and_as_old_servers_write_it(key: str) 
 def test_a_name_server_is_distinguished_from_a_broker_by_what_it_knows(code: int, kind: str) -> None:
     server, call = asked(RequestCode.GET_SERVER_STATE, {})
     assert server.say(call, code)[0].header["kind"] == kind
+
+
+def test_a_message_type_is_refused_with_the_command_that_sets_it_there() -> None:
+    header = {"topic": "t", "read_queue_nums": 1, "write_queue_nums": 1, "perm": 6}
+    assert asked(RequestCode.UPDATE_AND_CREATE_TOPIC, header)[1].code == 17
+    with pytest.raises(RequestCodeNotSupported, match=r"mqadmin updateTopic -a \+message.type=FIFO"):
+        asked(RequestCode.UPDATE_AND_CREATE_TOPIC, {**header, "message_type": 2})
 
 
 def test_the_topic_that_every_broker_here_has_is_the_template_there() -> None:

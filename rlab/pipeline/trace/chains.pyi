@@ -1,0 +1,1 @@
+from pipeline.trace.chains import *
