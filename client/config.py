@@ -42,14 +42,14 @@ class SpokenDialect(StrEnum):
     """The protocol that servers speak."""
 
     RLAB = "rlab"
-    """That of this project."""
+    """The protocol of this project."""
     ROCKETMQ = "rocketmq"
-    """That of Apache RocketMQ's own name servers and brokers."""
+    """The protocol of Apache RocketMQ's name servers and brokers."""
     AUTO = "auto"
-    """Ours at first; RocketMQ's if no name server answers ours and one answers that."""
+    """The protocol of this project; RocketMQ's if name servers answer only that."""
 
     def codec_of(self) -> CodecOf | None:
-        """What makes the codecs of the connections of one client; None for the usual one."""
+        """The function that makes the codecs of a client's connections; None for the usual one."""
         return OutwardDialect().codec if self is SpokenDialect.ROCKETMQ else None
 
 
@@ -74,14 +74,14 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("clock_ms", Callable, "a function that returns milliseconds"),
     ("rng", random.Random, "a random.Random"),
 )
-"""The types of options that no other check looks at."""
+"""The types of the options that have no other check."""
 
 
 _generators: WeakSet[random.Random] = WeakSet()
 
 
 def _forked() -> None:
-    """Seed the generators again: a client that was made before a fork and is started after it has ids of its own."""
+    """Seed the generators again after a fork: a client that was made before and is started after it gets other ids."""
     for rng in _generators:
         rng.seed()
 

@@ -80,7 +80,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
 
     Raises:
         ConfigError: the address or a certificate cannot be used, or changes are allowed on an address that others can
-        reach.
+            reach.
         ConnectFailed: no name server answers.
 
     Cancellation: the console is stopped.

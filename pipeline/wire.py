@@ -296,7 +296,7 @@ class WireClient:
         return self._last_routes[topic]
 
     def absent(self, topic: str | None = None) -> list[AbsentBroker]:
-        """Return the brokers that left every name server without a goodbye; with a topic, the brokers that have it.
+        """Return the brokers that name servers list as absent; with a topic, the brokers that have it.
 
         A name server of an earlier version cannot report them, which is logged. One attempt, without retries.
 

@@ -54,7 +54,7 @@ async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None
 
 
 class Child:
-    """A daemon in a process of its own.
+    """A daemon in a child process.
 
     `address`, `host:port`, is empty until the daemon has announced it; `announced` is the whole JSON document.
     """

@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def rlab_cluster(pytestconfig: pytest.Config) -> Iterator[RemoteCluster]:
-    """A cluster of this session, in processes of its own; each worker of pytest-xdist has one.
+    """A cluster of this session, in child processes; each worker of pytest-xdist has one.
 
     With RLAB_FAULT_CONTROL and RLAB_FAULT_TOKEN it is the one that runs there.
     """

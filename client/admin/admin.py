@@ -118,7 +118,7 @@ class Admin(ClientLifecycle):
 
         Raises:
             ServiceNotAvailable, InvalidParameter, NetworkError: no broker is registered, or not this one; no answer
-            came.
+                came.
         """
         address = (await self._cluster.masters([broker]))[broker]
         answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO, broker=broker)

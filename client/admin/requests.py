@@ -49,7 +49,7 @@ Answer = Command | RlabError
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _NOTHING_DONE = (NotMaster, ConnectFailed)
 _MAY_BE_DONE = (*_NOTHING_DONE, ConnectionLost, ReplicationTimeout)
-"""After these errors the next master of a set is asked; after the last two only what may be done twice."""
+"""After these errors the next master of a set is asked; after the last two, only if executing twice does no harm."""
 _SHOWN_NAMES = 10
 
 
@@ -79,7 +79,7 @@ class ClusterRequests:
         """See `Admin.start`. Cancellation: nothing is left open."""
         try:
             self.dialect, _ = await self.name_servers.find_dialect(self.dialect)
-        except BaseException:  # a cancellation too: who could not start it does not close it
+        except BaseException:  # a cancellation too: a caller cannot close what it could not start
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
             raise
@@ -99,7 +99,7 @@ class ClusterRequests:
         )
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where a topic is; see `Admin.route`. Cancellation: harmless."""
+        """The route of a topic; see `Admin.route`. Cancellation: harmless."""
         route = await self.name_servers.route(check_topic(topic))
         if route is None:
             away = [str(broker) for broker in (await self.absent(topic)).brokers]
@@ -147,7 +147,7 @@ class ClusterRequests:
             await anyio.sleep(MASTER_PAUSE_S)
 
     async def absent(self, topic: str | None = None) -> Absence:
-        """The brokers that left without a goodbye, at any name server, and are registered with none.
+        """The brokers that any name server lists as gone without unregistering, and that are registered at none.
 
         With a topic, only those that have it. A name server that does not answer or is of an earlier version cannot
         report them, which is a part of the answer. Cancellation: harmless.
@@ -187,7 +187,7 @@ class ClusterRequests:
         timeout_s: float | None = None,
         repeats: bool = True,
     ) -> Command:
-        """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed.
+        """Send a request to one server; raises the error of its answer. Cancellation: it may have been executed.
 
         Args:
             address: of the server.
@@ -196,7 +196,8 @@ class ClusterRequests:
             body: its body.
             broker: the name, if it is the master of a broker: then the next master of a set is asked as well.
             timeout_s: for each attempt; by default that of `Admin`.
-            repeats: true if it may be done twice. If not, it is asked again only if certainly nothing was done.
+            repeats: whether the request may be executed twice. If not, it is sent again only if it was certainly not
+            executed.
         """
 
         async def attempt(at: str) -> Command:
@@ -209,8 +210,8 @@ class ClusterRequests:
     ) -> tuple[list[tuple[MessageExt, str]], int]:
         """Read a queue without a lease, at the address of its broker or at the next master of a set.
 
-        Returns messages as `decode_or_keep` does, and the offset to go on from. Where messages were deleted or damaged
-        there are none, and that offset is another one. Cancellation: harmless.
+        Returns messages as `decode_or_keep` does, and the offset to go on from. If the messages at the offset were
+        deleted or damaged, no messages are returned, and an offset behind them. Cancellation: harmless.
         """
         header = {
             "group": group,
@@ -253,7 +254,7 @@ class ClusterRequests:
                 address = found
 
     async def _next_master(self, broker: str, address: str, error: RlabError, until: float) -> str | None:
-        """Where to ask a broker again after an error, a moment later; None without a next master, or without time."""
+        """The address of the next master after an error, after a short wait; None if there is none, or no time."""
         if anyio.current_time() + MASTER_PAUSE_S >= until:
             return None
         known = next((data for data in await self.brokers() if data.broker_name == broker), None)

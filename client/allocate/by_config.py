@@ -85,12 +85,13 @@ class AllocateMessageQueueByClientIp:
         inner: the strategy that divides the queues among these members, topic by topic; by default averagely.
 
     Raises:
-        ValueError: the list of IPs is empty, or contains something other than a text; `inner` is not a strategy, or is
-            CONFIG.
+        ValueError: the list of IPs is empty, or contains something other than a string; `inner` is not a strategy, or
+            is CONFIG.
     """
 
     def __init__(self, allowed_ips: Collection[str], inner: AllocateMessageQueueStrategy | None = None) -> None:
-        # A text is a collection of texts as well: without the test, "10.0.0.7" would allow machines 1, 0, 7 and ".".
+        # A string is a collection of strings as well: without this test, "10.0.0.7" would allow machines 1, 0, 7 and
+        # ".".
         if isinstance(allowed_ips, str) or not isinstance(allowed_ips, Iterable):
             raise ValueError(f"allowed_ips must be a collection of IPs, and is {allowed_ips!r}")
         ips = list(allowed_ips)

@@ -27,7 +27,7 @@ class AllocateMessageQueueByMachineRoom:
         consumer_idcs: names of the rooms.
 
     Raises:
-        ValueError: not a collection of texts.
+        ValueError: not a collection of strings.
     """
 
     name = "MACHINE_ROOM"

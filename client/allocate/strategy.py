@@ -119,7 +119,7 @@ def check_strategy(what: str, strategy: object) -> None:
 
 
 def usable(what: str, strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
-    """A strategy that was chosen; ConfigError if `check_strategy` refuses it."""
+    """Return a chosen strategy; ConfigError if `check_strategy` refuses it."""
     try:
         check_strategy(what, strategy)
     except ValueError as error:

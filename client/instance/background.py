@@ -36,7 +36,7 @@ It returns whether another task raises the reason if that is one of `EXITS`.
 
 
 class BackgroundTasks:
-    """One task group in a task of its own; its name is for debuggers and the log."""
+    """A task group that a separate task holds open; its name is for debuggers and the log."""
 
     def __init__(self, name: str, on_failure: OnFailure | None = None) -> None:
         self._name = name
@@ -89,7 +89,7 @@ class BackgroundTasks:
                 f"{self._name} has ended without a shutdown(): all its tasks were cancelled by other code, as at the "
                 "end of the event loop. Use 'async with', or call shutdown() before"
             )
-        # The traceback of a wait that was cancelled says nothing.
+        # The traceback of a wait that was cancelled is useless.
         logger.critical("%s", self._failure, exc_info=None if all_cancelled else reason)
         if not isinstance(reason, EXITS):
             self._end_waits()
@@ -139,9 +139,9 @@ class BackgroundTasks:
             self.fail(error, name_of(function))
 
     def fail(self, reason: BaseException, where: str) -> None:
-        """End all tasks because of an error in one of them, or in what works for their owner; `where` is for the log.
+        """End all tasks because of an error in one of them, or in other work for their owner; `where` is for the log.
 
-        Nothing if they are being ended already.
+        No effect if they are being ended already.
         """
         if self._group is None or not self.running:
             return

@@ -206,7 +206,7 @@ class BrokerReconnector:
 _NOTHING_DONE = (ConnectFailed, NotMaster, NotEnoughReplicas)
 """After these errors a request to a set is repeated as often as its time allows: it was certainly not carried out."""
 _MAY_BE_DONE = (*_NOTHING_DONE, ConnectionLost, ReplicationTimeout)
-"""After these, one that may be carried out twice: a replaced master may not have read it, or not know if it stays."""
+"""After these, a request that may be executed twice: a replaced master may not have read it, or may lose its effect."""
 
 
 class Masters:
@@ -340,7 +340,7 @@ class Masters:
     def busy_wait_s(self, broker_name: str, error: RlabError) -> float:
         """Seconds before a broker may be asked again that has refused a request; 0 if it did not ask to wait.
 
-        All callers of this instance wait in one row: each call takes its place.
+        The callers of this instance wait one after the other: each call gets a later time.
         """
         address = self._host.routes.address_of(broker_name)
         if address is None or not isinstance(error, SystemBusy) or not error.retry_after_s:
@@ -349,9 +349,9 @@ class Masters:
         return self._host.remoting.retry_wait_s(address)
 
     def forget_old(self) -> None:
-        """Forget connections that were lost, or lead to where a master is no more.
+        """Forget connections that were lost, or whose address has no master any more.
 
-        Only those: a send that is on its way to another master would fail, and its producer would avoid that broker.
+        Only these: an outstanding send to another master would fail, and its producer would avoid that broker.
         """
         for broker_name, connection in list(self.connections.items()):
             address = self._host.routes.address_of(broker_name)
@@ -361,8 +361,9 @@ class Masters:
     def moved(self, before: Mapping[str, str]) -> None:
         """End the sessions with masters that have moved since they had these addresses, by broker name.
 
-        The connection to the last master of a set is closed, so that nothing goes on waiting for its answer, a moment
-        later: answers may be under way. From a master that hangs none is, and a send has little time left then.
+        The connection to the last master of a set is closed, so that no request waits longer for its answer. This
+        happens a short time later, because answers may be in transit, but soon: if the old master hangs, no answer
+        comes, and a send has little time left.
         """
         host, now = self._host, self._host.routes.masters()
         for broker_name, address in before.items():

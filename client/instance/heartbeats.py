@@ -64,7 +64,7 @@ class Heartbeats:
         # (address of a broker, group) -> `max_attempts` of `GroupSettings`, where operators have set it.
         self.max_attempts: dict[tuple[str, str], int] = {}
         self._created_ms: dict[str, int] = {}
-        # Groups that we have left, or are about to: no heartbeat shall bring us back.
+        # Groups that we have left, or are about to leave: no heartbeat may register us again.
         self._left: dict[str, None] = {}
         self._warnings: dict[str, list[str]] = {}  # by address: the warnings of the last answer
         self._refusals = HeartbeatRefusals()
@@ -219,7 +219,7 @@ class Heartbeats:
     def _apply_answer(
         self, address: str, connection: Connection, heartbeat: HeartbeatData, sent_at: float, answer: Command
     ) -> None:
-        """Take over what a broker has answered."""
+        """Apply the answer of a broker."""
         self._refusals.accepted(address)
         self._log_new_warnings(address, answer.header.get("warnings", []))
         attempts = answer.header.get("max_attempts", {})
@@ -355,8 +355,9 @@ class HeartbeatRefusals:
     """The brokers that refuse the heartbeats of one client, and since when.
 
     A broker refuses a heartbeat as a whole, whichever group in it is wrong, and without heartbeats the sessions of all
-    groups end. So a refusal must not stay in the log: who starts or subscribes gets it (`check`), and one that lasts
-    for a session ends the consumer (`final`). Until then the reason may go: another process with our client id stops.
+    groups end. So a refusal must not only be logged: `start` and `subscribe` raise it (`check`), and a refusal that
+    lasts for a session ends the consumer (`final`). Before that its reason may disappear, for instance because another
+    process with our client id stops.
     """
 
     def __init__(self) -> None:

@@ -164,7 +164,7 @@ class ClientInstance:
     def start_rebalancing(self, member: GroupMember, cause: str) -> None:
         """Run a pass of a consumer that every broker knows now; the first call begins its timer as well.
 
-        Passes begin no sooner: the notification of its own join would set off one that other brokers refuse.
+        Passes begin no sooner: the notification of its own join would start a pass whose requests other brokers refuse.
         """
         self._passes.add(member)
         self.wake(member.group, Trigger.START, cause)

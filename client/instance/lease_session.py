@@ -31,7 +31,7 @@ class Closable(Protocol):
 
 
 class LeaseSession:
-    """A time without a gap in the heartbeats that one broker has of one group's member.
+    """A period in which one broker has received the heartbeats of one group's member without a gap.
 
     It ends at `good_until`, a loop time in seconds, or when the connection closes.
     """
@@ -95,7 +95,7 @@ class LeaseSessions:
         return True
 
     def end_at(self, address: str) -> None:
-        """End the sessions with a broker at an address at which it is no longer: each lease has to be confirmed."""
+        """End the sessions with a broker that has left an address: each lease has to be confirmed."""
         for key in [key for key in self._sessions if key[1] == address]:
             self._sessions.pop(key).end()
 

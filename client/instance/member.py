@@ -80,7 +80,7 @@ class ClientLifecycle(ABC):
 
 
 class Resident(ABC):
-    """A client that lives in a client instance: a producer, or as a `GroupMember` a consumer."""
+    """A client of a client instance: a producer, or as a `GroupMember` a consumer."""
 
     group: str
 
@@ -102,7 +102,7 @@ class CheckingProducer(Resident):
 
 
 class GroupMember(Resident):
-    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner."""
+    """The methods of a consumer that its client instance calls. RocketMQ: MQConsumerInner."""
 
     rebalance_interval_s: float
     """Time between passes that no other trigger sets off."""
@@ -142,7 +142,7 @@ async def fail_all(residents: Collection[Resident], reason: BaseException, hurry
 
 
 class InstanceHost(Protocol):
-    """The client instance, as its heartbeats, passes and reconnector see it."""
+    """The methods of the client instance that its heartbeats, passes and reconnector call."""
 
     client_id: str
     config: ClientConfig

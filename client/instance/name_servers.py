@@ -29,7 +29,7 @@ from remoting.request_code import RequestCode
 
 
 class NameServers:
-    """The name servers of one client; the first one asked is chosen at random, so that many clients spread.
+    """The name servers of one client; the first one is chosen at random, so that clients use all of them.
 
     With `notified`, each of them sends NOTIFY_ROUTE_CHANGED of the topics whose routes it was asked for.
     """
@@ -88,7 +88,7 @@ class NameServers:
         A name server that has just started does not know that yet: it is asked again until it does. ConnectFailed means
         that nothing is known about the topic. Cancellation: harmless.
         """
-        # One request later than the last that may be answered so.
+        # Enough time for one more request after the last such answer.
         until = anyio.current_time() + NAME_SERVER_STARTING_S + ROUTE_RETRY_S
         while True:
             try:
@@ -141,7 +141,7 @@ class NameServers:
         """Reach a name server; returns its dialect, the first of ours and RocketMQ's with AUTO, and our own address.
 
         A name server of RocketMQ closes a connection that begins with our frame, without an answer. So does one of ours
-        that is killed just then; it answers both dialects when it is back, and says in RocketMQ's that it is ours.
+        that is killed just then; it answers both dialects when it is back, and reports in RocketMQ's that it is ours.
         Errors are those of `connect_and_get_own_address`.
         """
         if wanted is not SpokenDialect.AUTO:

@@ -162,7 +162,7 @@ class RouteUpdates:
             self._host.background.start_soon(self._answer_notices)
 
     async def _answer_notices(self) -> None:
-        rng = Random(self._host.client_id)  # of its own, so that other waits do not depend on notifications
+        rng = Random(self._host.client_id)  # a separate generator, so that other waits do not depend on notifications
         try:
             while self._notified or self._notified is None:
                 # Thousands of clients are notified together.

@@ -31,7 +31,7 @@ class WantedTopic:
             answer with their time, and with files of an earlier version.
         begun_ms: the loop time then; None in a later process.
         since_at: the same moment by the wall clock of brokers.
-        numbers: the topic that the offsets of a broker's queues count in.
+        numbers: broker name -> number of the topic to which the offsets of its queues belong.
     """
 
     since_ms: int
@@ -87,6 +87,6 @@ class WantedTopic:
         return True
 
     def is_other(self, broker: str, number: TopicNumber | None) -> bool:
-        """Whether offsets that count in a topic of this number mean nothing in the present one."""
+        """Whether offsets in a topic of this number are invalid in the present topic."""
         known = self.numbers.get(broker)
         return known is not None and number is not None and known.differs(number)

@@ -43,7 +43,7 @@ class Failed:
     done: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse impossible values."""
         if self.retry_after_s is not None:
             if not 0 <= self.retry_after_s <= _MAX_RETRY_AFTER_S:
                 raise InvalidParameter(
@@ -64,4 +64,4 @@ class Failed:
 
 
 FAILED = Failed()
-"""The failure of a listener that says no more."""
+"""The failure of a listener that returned no `Failed`."""

@@ -31,7 +31,7 @@ class ConsumeResult(StrEnum):
     RECONSUME_LATER = "RECONSUME_LATER"
     """Failed: redelivered through the retry topic; in order, retried in its place, and later messages wait for it."""
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
-    """The orderly name of the same."""
+    """The name of RECONSUME_LATER in RocketMQ's orderly listeners."""
     COMMIT = "COMMIT"
     """Without automatic commit: commits this batch and all before it that were processed."""
     ROLLBACK = "ROLLBACK"

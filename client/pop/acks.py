@@ -117,7 +117,7 @@ class PopAcks:
         batch.until = batch.began + self._retry_s
         # Only a request that cannot be sent at once gets a task: a task costs more than the rest of the request.
         if not self._background.running:
-            self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
+            self._finish(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
         elif not self._requests.start_ack(batch.broker_name, batch.by_delivery, partial(self._answered, batch)):
             self._background.start_soon(self._send, batch, None)
 
@@ -125,7 +125,7 @@ class PopAcks:
         if self._should_retry(batch, outcome):
             self._background.start_soon(self._send, batch, outcome)
         else:
-            self._end(batch, outcome)
+            self._finish(batch, outcome)
 
     async def _send(self, batch: AckBatch, outcome: Dead | RlabError | None) -> None:
         try:
@@ -137,9 +137,9 @@ class PopAcks:
                 except RlabError as error:
                     outcome = error
         except BaseException:  # also a cancellation: waiting callers must not believe that it was answered
-            self._end(batch, RequestTimeout("the consumer was shut down before the answer came"))
+            self._finish(batch, RequestTimeout("the consumer was shut down before the answer came"))
             raise
-        self._end(batch, outcome)
+        self._finish(batch, outcome)
 
     def _should_retry(self, batch: AckBatch, outcome: Dead | RlabError) -> bool:
         if not isinstance(outcome, RlabError):
@@ -156,7 +156,7 @@ class PopAcks:
         else:
             await instance.pause(name)
 
-    def _end(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+    def _finish(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
         if isinstance(outcome, RlabError):
             batch.error = outcome
             logger.log(

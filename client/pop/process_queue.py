@@ -44,7 +44,7 @@ class Popped:
 
 
 class PopProcessQueue:
-    """See the module header; `in_flight` counts dispatched messages, and `offered` says that it waits for a worker."""
+    """See the module header; `in_flight` counts dispatched messages; `offered` is true while it waits for a worker."""
 
     def __init__(self, queue: MessageQueue, *, in_order: bool) -> None:
         self.queue = queue

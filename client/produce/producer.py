@@ -298,7 +298,7 @@ class Producer(ClientLifecycle, Resident):
         key: str | None,
         act: Callable[[MessageQueue, Connection, float], Awaitable[int]],
     ) -> tuple[MessageQueue, int]:
-        """Do what `act` does with a queue and a connection, with the attempts of `send`; returns both results."""
+        """Call `act` with a queue and a connection, with the attempts of `send`; returns the queue and the result."""
         topic, now = queues[0].topic, self._time()
         deadline, attempt = now + self._timeout_s, 1
         avoid: str | None = None
@@ -334,7 +334,7 @@ class Producer(ClientLifecycle, Resident):
         return await self._unknown.queues(self._running(), topic, self._topics, self._time())
 
     async def _new_queues(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
-        """Fresh queues for the next attempt, after a refusal that shows ours to be out of date."""
+        """New queues for the next attempt, after a refusal that shows that the known ones are out of date."""
         instance = self._running()
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues

@@ -56,7 +56,7 @@ _MAX_START = 1 << 31
 
 @dataclass(slots=True)
 class _Penalty:
-    """A broker is avoided before `until`; `failed` says that its last send did not even get an answer."""
+    """A broker is avoided before `until`; `failed`: its last send got no answer."""
 
     until: float
     failed: bool

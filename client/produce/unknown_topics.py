@@ -20,7 +20,7 @@ _TEMPLATED_S = 0.1
 """How long queues copied from the template are used before the route is requested again."""
 
 
-class _Templated(NamedTuple):
+class _TemplateQueues(NamedTuple):
     queues: tuple[MessageQueue, ...]
     valid_until: float
 
@@ -29,7 +29,7 @@ class UnknownTopics:
     """The topics of one producer that were not in its route table when it sent to them."""
 
     def __init__(self) -> None:
-        self._templated: dict[str, _Templated] = {}
+        self._templated: dict[str, _TemplateQueues] = {}
 
     async def queues(
         self, instance: ClientInstance, topic: str, topics: dict[str, None], now: float
@@ -71,5 +71,5 @@ class UnknownTopics:
             )
         copied = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
         topics[topic] = None  # the first send creates it
-        self._templated[topic] = _Templated(copied, now + _TEMPLATED_S)
+        self._templated[topic] = _TemplateQueues(copied, now + _TEMPLATED_S)
         return copied

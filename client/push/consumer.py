@@ -219,7 +219,8 @@ class PushConsumer(GroupConsumer):
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
     def _listen(self, messages: Messages) -> Awaited:
-        # Not a coroutine itself: each one on the way to the listener costs a message a twentieth of its dispatch.
+        # Not a coroutine itself: each coroutine between the queue and the listener adds a twentieth to the cost of a
+        # dispatch.
         listener = self._listener_of(messages[0])
         return self._refuse(messages) if listener is None else listener(messages)
 

@@ -169,7 +169,7 @@ class OwnershipTable(Generic[HoldingT]):
                 self._move(queue, "target")
         idle: dict[str, list[HoldingT]] = {}
         for holding in revoked:
-            if holding.busy:  # in a task of its own, so that it delays no other queue
+            if holding.busy:  # in a separate task, so that it delays no other queue
                 out.append(acts.DrainQueues((holding,)))
             else:
                 idle.setdefault(holding.queue.broker_name, []).append(holding)

@@ -115,7 +115,7 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
 
     Raises:
         ConfigError: the trace has no events, no group, several groups, or a group that cannot be replayed
-        (`read_recorded`).
+            (`read_recorded`).
     """
     if not events:
         raise ConfigError("the trace has no events")

@@ -73,7 +73,7 @@ def _text(value: float | None, *, is_time: bool) -> str:
 
 
 def change_of(before: float | None, now: float | None) -> str:
-    """Return the change in per cent of the other run, or in words if its value is zero or missing."""
+    """Return the change in per cent of the other run, or a phrase if its value is zero or missing."""
     if before is None or now is None:
         return ""
     if before == now:

@@ -49,7 +49,7 @@ class Totals(GroupTotals):
 
     Attributes:
         balance_p50_ms, balance_p95_ms, balance_max_ms: time to balance of the rebalances that moved a queue; None if
-        there was none.
+            there was none.
     """
 
     balance_p50_ms: float | None
@@ -101,7 +101,7 @@ class Report:
     transactions: Rows  # of producer groups: `traces.figures.transactions.TransactionTotals`
     faults: list[FaultRow]  # injected faults, with times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
-    clocks: tuple[str, ...] = ()  # those that were wrong, and what became of their times
+    clocks: tuple[str, ...] = ()  # those that were wrong, and whether their times are corrected
 
 
 MISSING = "missing.txt"

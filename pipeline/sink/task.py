@@ -137,7 +137,7 @@ class SinkTask:
         """Refuse a topic that no broker has, without the wait for a broker that restarts.
 
         Raises:
-            TopicNotExist: brokers are registered, and no broker with this topic is away without a goodbye.
+            TopicNotExist: brokers are registered, and no broker with this topic is listed as absent.
         """
         with suppress(NetworkError):
             if self._client.masters() and not self._client.absent(topic):

@@ -62,7 +62,7 @@ class BatchSink(DataSourceArrowWriter):
 
         Raises:
             RlabError: a broker refused it, or cannot be reached; the text names the brokers that have published their
-            part.
+                part.
         """
         _publish(messages, self._options, is_only=True)
 

@@ -51,7 +51,7 @@ class Planner:
         return sorted(queues)
 
     def absent(self) -> list[str]:
-        """Describe the queues of the read on brokers that left without a goodbye, a text for each broker.
+        """Describe the queues of the read on brokers that are listed as absent, a text for each broker.
 
         Queues that an option names are not checked, because each of them has to exist.
 
@@ -97,7 +97,7 @@ class Planner:
 
         Raises:
             ConfigError: the position has a queue that is not read, a group without a commit on these queues, or a
-            timestamp since which no message was stored.
+                timestamp since which no message was stored.
             RlabError: a broker does not answer.
         """
         for name, named in ((option, position.offsets), (f"{option}ByTimestamp", position.timestamps_ms)):

@@ -92,7 +92,7 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     """Resolve the positions of a batch to a range of each queue.
 
     Raises:
-        MessagesLost: a queue ends before the start of its range, or is away with a broker that left without a goodbye,
+        MessagesLost: a queue ends before the start of its range, or its broker is listed as absent,
             and `failOnDataLoss` is set.
         ConfigError: option endingOffsets has an offset after the end of a queue, and `failOnDataLoss` is set.
         RlabError: the cluster does not answer, or lacks a topic, queue or group of the options.

@@ -286,7 +286,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             NetworkError: the given error, if a name server answers, which would report a broker that left; or if no
-            broker answers.
+                broker answers.
         """
         planner = self._planner()
         assert self._client is not None, "the planner has it"

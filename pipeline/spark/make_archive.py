@@ -36,7 +36,7 @@ def make_archive(java: str) -> Path:
 
     Raises:
         ConfigError: there is no pyspark, the JVM did not start, this Java cannot make archives or refuses this one, or
-        the folder cannot be written.
+            the folder cannot be written.
     """
     archive = archive_path(java)
     folder = archive.parent.parent

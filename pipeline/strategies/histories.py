@@ -22,7 +22,7 @@ class MembershipEvent(NamedTuple):
 
     Attributes:
         least: minimum number of queues that have to move if loads differ by at most one before and after: the load of
-        the member that joined or left.
+            the member that joined or left.
     """
 
     event: int  # number of the event, from 1

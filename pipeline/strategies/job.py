@@ -101,7 +101,7 @@ class StrategyFigures:
 
     Attributes:
         times_least: moved queues, as a multiple of the fewest that an even assignment has to move; None if that is 0,
-        which happens with more members than queues.
+            which happens with more members than queues.
     """
 
     strategy: str

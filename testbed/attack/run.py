@@ -225,7 +225,7 @@ class AttackRun:
 
 
 async def run(seconds: float, names: list[str], folder: Path, *, tls: bool) -> list[str]:
-    """Attack a broker of its own; returns a line for each failed check."""
+    """Start a broker and attack it; returns a line for each failed check."""
     made = Secrets(folder)
     made.act_as("servers", tls=tls)
     shared = ["--listen", "127.0.0.1:0", "--access", str(made.access), *DAEMON]

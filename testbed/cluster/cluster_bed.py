@@ -70,7 +70,7 @@ class ClusterBed:
         return found
 
     def missing(self) -> str:
-        """The actions that this test bed does not offer, in words for its page."""
+        """The actions that this test bed does not offer, as text for its page."""
         return (
             "Killing closes the connections of a process; pausing leaves them open, as if it hung. rlab fault has more "
             "faults of connections and requests. Topics are scaled on their own page."

@@ -54,7 +54,7 @@ class CrashVerdict:
     consumed_twice: int  # deliveries of messages that had been processed before
     deliveries: int  # calls of listeners, counted by message, failures included
     findings: dict[str, int]  # number of each kind, 0 included
-    examples: tuple[str, ...]  # some findings in words
+    examples: tuple[str, ...]  # some findings as text
 
 
 class Audit:

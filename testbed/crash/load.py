@@ -183,7 +183,7 @@ class LoadSize:
 
     @property
     def under_way(self) -> int:
-        """The most messages under way: one of each lane, or a batch, and those that a listener gives back."""
+        """The most outstanding messages: one of each lane, or a batch, and those that a listener returns."""
         return self.producers * (LANES - 1 + BATCH) + self.consumers * CONSUME_BATCH
 
 

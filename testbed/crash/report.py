@@ -77,7 +77,7 @@ def _moments(result: CrashResult) -> str:
 
 
 def spread_text(spread: Spread) -> str:
-    """Durations in words; empty without any."""
+    """Durations as text; empty without any."""
     if not spread.n:
         return ""
     return f"{spread.min_s:.3f} to {spread.max_s:.3f} s, median {spread.median_s:.3f} s"

@@ -134,7 +134,7 @@ class DemoState:
         self.on_note(note)
 
     def _text_of(self, event: Event) -> str:
-        """The event in words; "" for kinds that are too frequent to show."""
+        """The event as text; "" for kinds that are too frequent to show."""
         name, of_group = short(event.client), event.group == self._group
         match event.kind:
             case EventKind.MEMBER_JOIN if of_group:

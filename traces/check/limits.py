@@ -21,7 +21,7 @@ class HistoryLimits:
 
     Attributes:
         complete: every event of every node is present, as in a simulation. Otherwise the last events of a killed node
-        may be missing, and anomalies that depend on them are in doubt.
+            may be missing, and anomalies that depend on them are in doubt.
         drained: the history lasts until the groups had consumed all messages, so a message that was not processed by
             its end is lost.
         double_owner_ms: how long a queue may have two owners, because the clocks of two machines differ.

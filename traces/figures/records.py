@@ -40,7 +40,7 @@ class Ownership:
         duplicates: the part of them that this owner dispatched as well. Both are 0 for an owner that resumes, because
             it still has its messages, and after a reset by an operator, because repetition is wanted then.
         possible_duplicates: upper bound of further duplicates: messages served to owners that died before they could
-        report their dispatches, as brokers report at the end of the leases.
+            report their dispatches, as brokers report at the end of the leases.
     """
 
     group: str
@@ -93,7 +93,7 @@ class Rebalance:
 
     Attributes:
         cause: id of its first event. If several nodes report one change, for instance both brokers of an expanded topic
-        or of a dead member, the cause of the first report is used for all.
+            or of a dead member, the cause of the first report is used for all.
         kind, detail, client, broker: columns of that event, or of the first known event if it is not in the trace.
         trigger: the triggers of its passes, in alphabetical order, joined by `+`.
         members: members of the group at its end; -1 if unknown.
@@ -102,8 +102,8 @@ class Rebalance:
         passes: the number of passes that ended.
         moves: the number of queues that moved, see `Ownership.moved`.
         needed: fewest moves from the loads before to loads as even as after it, whichever member has which; see
-        `traces/figures/loads.py`. Never more than `moves`. backlog, pause_ms and so forth: sums over the ownerships
-        that it began.
+            `traces/figures/loads.py`. Never more than `moves`.
+        backlog, pause_ms and so forth: sums over the ownerships that it began.
     """
 
     group: str

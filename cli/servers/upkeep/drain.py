@@ -25,7 +25,7 @@ _SETTLE_S = ROUTE_POLL_INTERVAL_S + 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """What became of it: the document of `--json`."""
+    """The result of a drain: the document of `--json`."""
 
     broker: str
     drained: bool

@@ -107,7 +107,7 @@ def results_of(way: Way, outcome: ContrastOutcome) -> list[Result]:
 
 
 def measure_contrast(way: Way, seconds: float = SECONDS) -> ContrastOutcome:
-    """Run one way in a simulation of its own; messages are sent for `seconds` of virtual time."""
+    """Run one way in a separate simulation; messages are sent for `seconds` of virtual time."""
     with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
         return run_simulation(partial(_contrast, way=way, seconds=seconds, folder=Path(folder)))
 

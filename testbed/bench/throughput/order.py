@@ -54,7 +54,7 @@ async def fill_keys(name_server: str, topic: str, keys: int, backlog: int) -> No
 def consuming_in_order(
     name_server: str, topic: str, order: ConsumeOrder, sizes: Sizes, progress: Progress, listener_s: float
 ) -> Round:
-    """A round of a push consumer in a group of its own, which begins with the first message.
+    """A round of a push consumer in a new group, which begins with the first message.
 
     It ends early with the last of `sizes.backlog` messages; the listener waits `listener_s` with each.
     """

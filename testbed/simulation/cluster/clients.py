@@ -50,7 +50,7 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class _SimulatedClient(ABC):
-    """One client process on a host of its own; `live` while it runs and can be reached."""
+    """One client process on its own host; `live` while it runs and can be reached."""
 
     simulation: Simulation
     host: str

@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: name servers, brokers, producers and consumers, each on a host of its own.
+"""A whole cluster in virtual time: name servers, brokers, producers and consumers, each on its own host.
 
 Servers and clients are the shipped ones. This module starts them, keeps all events, and can compare at any moment who
 should own which queue and who does. Faults are done to single parts: `cluster.brokers["broker-a"].crash()`,
@@ -239,7 +239,7 @@ class SimulatedCluster:
         strategy: AllocateMessageQueueStrategy | None = None,
         **options: Any,
     ) -> SimulatedConsumer:
-        """Start a consumer on a host of its own that records its deliveries and does `work` on each message.
+        """Start a consumer on a new host; it records its deliveries and does `work` on each message.
 
         A `listener` replaces the one that records. For the strategy and the options see `make_consumer`.
 
@@ -268,7 +268,7 @@ class SimulatedCluster:
     async def start_popper(
         self, group: str, topic: str, *, expression: Expression = ALL, **options: Any
     ) -> SimulatedPopConsumer:
-        """Start a pop consumer on a host of its own; options are `host` and the options of `PopConsumer`."""
+        """Start a pop consumer on a new host; options are `host` and the options of `PopConsumer`."""
         host, made = self._options("pop", options)
         popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **made))
         await popper.consumer.subscribe(topic, expression)
@@ -277,7 +277,7 @@ class SimulatedCluster:
         return popper
 
     async def start_producer(self, **options: Any) -> SimulatedProducer:
-        """Start a producer on a host of its own; options: `host`, `Producer` and `ClientConfig` by name."""
+        """Start a producer on a new host; options: `host`, `Producer` and `ClientConfig` by name."""
         host, made = self._options("p", options)
         simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
         await simulated.start()
@@ -287,7 +287,7 @@ class SimulatedCluster:
     async def start_transaction_producer(
         self, group: str, check: Check, **options: Any
     ) -> SimulatedTransactionProducer:
-        """Start a producer of transactions on a host of its own; options as of `start_producer`."""
+        """Start a producer of transactions on a new host; options as for `start_producer`."""
         host, made = self._options("t", options)
         with self.simulation.on_host(host):  # in whose context its checks run
             producer = TransactionProducer(self.addresses, group, check=check, **made)

@@ -55,7 +55,7 @@ class UnsyncedFiles(Files):
 
 
 class SimulatedServer(Generic[Running]):
-    """One server process on a host of its own.
+    """One server process on its own host.
 
     Args:
         tasks: the task group that runs it; it stays open as long as the server may run.

@@ -1,4 +1,4 @@
-"""Replica sets of a simulated cluster: each replica is a process on a host of its own, `broker-a-1` and so on.
+"""Replica sets of a simulated cluster: each replica is a process on its own host, `broker-a-1` and so on.
 
 A set takes the place of a single broker in `SimulatedCluster.brokers`, under the broker's name: its `process` is the
 broker of the replica that is the master now. The register is in memory, and each replica has its own path to it, which

@@ -1,4 +1,4 @@
-"""Runs a coroutine in a world of its own: a virtual clock, a simulated network and one seed for all chance.
+"""Runs a coroutine in a simulated world: a virtual clock, a simulated network and one seed for all randomness.
 
 Invariant: the same main, seed and options give the same history, byte for byte. A failure therefore carries the seed,
 and running it again with that seed fails in the same way.

@@ -48,7 +48,7 @@ class VirtualFile(Protocol):
 
 
 class Soon(asyncio.Handle):
-    """A callback that is due: asyncio's, made without a look at the debug mode, in which it knows where it was made."""
+    """A callback that is due: asyncio's, without its record for the debug mode of the place where it was made."""
 
     __slots__ = ()
 

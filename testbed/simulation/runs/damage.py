@@ -176,7 +176,7 @@ def _read(consumer: SimulatedConsumer) -> dict[Place, bytes]:
 
 
 def run_damage(seed: int, trials: int) -> DamageResult:
-    """Run trials, each in a world and a directory of its own; equal arguments give equal results."""
+    """Run trials, each in a new world and directory; equal arguments give equal results."""
     result = DamageResult()
     for number in range(1, trials + 1):
         result.trials = number

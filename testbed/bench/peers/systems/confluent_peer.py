@@ -1,4 +1,4 @@
-"""Kafka with confluent-kafka, a wrapper of a C library with threads of its own: beside the table, outside the goals."""
+"""Kafka with confluent-kafka, a wrapper of a C library that has its own threads: measured, but not in the goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Liveness of replica sets: a set has to serve again soon once a part of it is well.
+"""Checks the liveness of replica sets: a set has to serve again soon once a part of it works.
 
     stuck  L1  a set acknowledges messages `SERVES_S` after its register and one replica in sync work, whatever its
                other replicas do
