@@ -135,7 +135,7 @@ def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
 
 
 def _kind(topic: str) -> str:
-    """Return what a topic is for if it is not one of users."""
+    """Return the purpose of a topic that is not a topic of users."""
     if is_system_topic(topic) or topic == TRACE_TOPIC:
         return "system"
     return next((kind for prefix, kind in _GROUP_TOPICS.items() if topic.startswith(prefix)), "")

@@ -56,7 +56,7 @@ class EventCounts:
         self._owned: dict[tuple[str, str, str, int], str] = {}  # (group, topic, broker, queue) -> client
 
     def __call__(self, event: Event) -> None:
-        """Count an event."""
+        """Count an event, and pass it on to `then`."""
         self._kinds[event.kind] += 1
         step = _STEPS.get(event.kind)
         if step is not None:

@@ -39,7 +39,7 @@ _MAX_NAME = 40
 
 
 class DeliveryVerdict:
-    """The messages of a test: those that were acknowledged and never came, and those that came twice."""
+    """The messages of a test: lost ones, which were acknowledged and not received, and duplicates."""
 
     def __init__(self) -> None:
         self.sent: Counter[Any] = Counter()
@@ -66,7 +66,7 @@ class DeliveryVerdict:
 
     @property
     def twice(self) -> list[Any]:
-        """Messages that came more often than they were sent."""
+        """Messages that were received more often than they were sent."""
         return [each for each, n in self.received.items() if n > max(1, self.sent[each])]
 
     def __str__(self) -> str:

@@ -257,7 +257,7 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 
 
 def unanswered(member: GroupMemberInfo) -> str:
-    """What brokers know of a member that does not answer, in a clause."""
+    """The reports of brokers about a member that does not answer, as a clause."""
     at = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
     return f"{member.client_id} does not answer ({at}); its session expires in {member.expires_in_s:.0f} s"
 

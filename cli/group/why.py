@@ -89,7 +89,7 @@ def why(
 
 
 def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
-    """The places of a message: the one that was given, or those where the cluster has its id."""
+    """The places of a message: the given one, or the places where the cluster has a message with its id."""
     found = _PLACE.fullmatch(text)
     if found is not None:
         queue = MessageQueue(found["topic"], found["broker"], int(found["queue_id"]))
@@ -147,7 +147,7 @@ async def _last_moves(
 
 
 def _but(missing: MissingTrace) -> str:
-    """The end of an error about what the trace does not have."""
+    """The end of an error about data that the trace lacks."""
     return f"; but {missing}" if missing else ""
 
 
@@ -238,7 +238,7 @@ async def _stories(
 
 
 def print_stories(stories: list[MessageHistory]) -> None:
-    """Print what is known of a message in each group, with the events that show it."""
+    """Print the deliveries of a message to each group, with the events that show them."""
     from traces.check.words import event_text
     from traces.why.words import clock, message_lines
 

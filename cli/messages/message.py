@@ -113,7 +113,7 @@ def since_ms(text: str) -> int:
 
 
 def fail_without(what: str, found: FoundMessages) -> None:
-    """Report that nothing was found, and which brokers were not searched.
+    """Print that no message was found, and the brokers that were not searched.
 
     Raises:
         typer.Exit: always.

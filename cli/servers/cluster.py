@@ -123,7 +123,7 @@ def cluster(
 
 
 def _console_listens(console: bool, port: int) -> str:
-    """Where the page listens: at a free port if the servers take free ones; empty without a page."""
+    """The listen address of the page: a free port if the servers take free ones; empty without a page."""
     return f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("set", ">version", ">epoch", "master", "in sync", "members", ">copies", ">min in sync", "acks")
 _MAX_COPY_BYTES = 16 * 1024 * 1024
-_ANSWERS_S = 3.0  # how long a replica has to show that it is there
+_ANSWERS_S = 3.0  # timeout of a replica's answer, by which it shows that it runs
 
 
 def register(app: typer.Typer) -> None:

@@ -20,7 +20,7 @@ from remoting.tasks import background_tasks
 
 
 class Since(StrEnum):
-    """Where the trace is read from."""
+    """The beginning of the part of the trace that is read."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

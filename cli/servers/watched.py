@@ -132,7 +132,7 @@ async def watched_name_server(
 async def _endpoint(
     listen: str, registry: CollectorRegistry, key: Key | None, readiness_problem: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[str]:
-    """Serve the metrics of a server, and measure how late its event loop is; yields the address."""
+    """Serve the metrics of a server, and measure the delay of its event loop; yields the address."""
     from metrics.endpoint import serve_metrics
     from metrics.exposition import watch_loop_delay
 

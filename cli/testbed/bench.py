@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from testbed.bench.kit.rounds import Progress, Sizes
 
 Show = Callable[[float | None, bool], None]
-"""Prints what was measured, with the part of the CPU time that the host withheld; as JSON or not."""
+"""Prints the results, with the part of the CPU time that the host withheld; as JSON or as a table."""
 
 PEERS = ("redis", "nats", "kafka")
 RATES = ("latency-20000", "latency-40000", "latency-60000")
@@ -27,7 +27,7 @@ PROFILED = ("send-1", "send-64", "batches-32", "consume", "consume-32")
 """The measurements that have a profile."""
 
 ROCKETMQ = "rocketmq"
-"""Beside these, a comparison that runs by itself and prints tables of its own."""
+"""Benchmarks besides these: a comparison that runs alone and prints its own tables."""
 
 
 def _checked(names: list[str] | None, allowed: Sequence[str], default: Sequence[str]) -> list[str]:

@@ -157,7 +157,7 @@ def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
 
 
 class _LogToNotes(logging.Handler):
-    """Hands log records to the state."""
+    """Adds log records to the notes of the state."""
 
     def __init__(self, state: DemoState, level: int) -> None:
         super().__init__(level)

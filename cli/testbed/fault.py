@@ -62,7 +62,7 @@ def fault(
 
 
 def request_of(verb: str, words: list[str]) -> tuple[str, str, dict[str, Any] | None]:
-    """The method, the path and the body of a request that a command line means.
+    """The method, the path and the body of the request that a command line describes.
 
     Raises:
         InvalidParameter: words are missing.
@@ -103,7 +103,7 @@ def _value(name: str, text: str) -> str | float | int:
 
 
 def ask(control: str, token: str, method: str, path: str, body: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
-    """Send one request; returns its answer, and whether it is a good one.
+    """Send one request; returns its answer, and whether it reports success.
 
     Raises:
         ConnectFailed: nothing answers there.

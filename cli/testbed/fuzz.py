@@ -20,7 +20,7 @@ _SECONDS = 60.0
 
 
 class FuzzFailed(RlabError):
-    """A server did something that it must not do; the text lists it."""
+    """A server failed a check of the run; the text lists the failures."""
 
 
 def register(app: typer.Typer) -> None:

@@ -124,7 +124,7 @@ def check(lesson: LessonName, labs: Labs = SHIPPED, work: Work = Path("labs"), c
 
 
 def still_wrong(lesson: Lesson, given: Path, folder: Path) -> list[str]:
-    """A line for each thing that is still wrong; the programme is run if it was to be repaired.
+    """A line for each fault that is left; the programme is run if the lesson asks for a repair.
 
     Raises:
         ConfigError: a file is missing or cannot be read.
@@ -168,7 +168,7 @@ def _run(text: str, trace: Path) -> tuple[Outcome, int]:
     from testbed.simulation.engine.text import programme_of
     from traces.figures.trace import TraceFigures
 
-    logging.disable(logging.ERROR)  # clients log what the faults do to them, all the time
+    logging.disable(logging.ERROR)  # clients log the effects of the faults all the time
     events: list[Event] = []
     try:
         outcome = run_programme(programme_of(text), watch=events.append)

@@ -123,7 +123,7 @@ def swarm(
 
 @contextmanager
 def _elsewhere(master: str | None) -> Iterator[OpenParts | None]:
-    """Where the members run, unless on this machine."""
+    """The Spark executors in which the members run; None for this machine."""
     if master is None:
         yield None
         return

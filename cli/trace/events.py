@@ -37,7 +37,7 @@ HELD_EVENTS = 100_000
 FOLLOW_S = 0.5
 """How often a trace that is followed is asked for more; nodes send theirs once a second."""
 SETTLE_MS = 2_500.0
-"""How old an event is before it is shown while a trace grows: the other events of its moment have come until then."""
+"""Age at which an event of a growing trace is shown: the events of other nodes at the same time have arrived then."""
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def read_files(
 
 
 def _merged(streams: list[Iterator[Event]]) -> Iterator[Event]:
-    """Files side by side, at the same pace: they are of one cluster and one time."""
+    """Merge files by the times of their events, because they are parts of one history."""
     if len(streams) == 1:
         yield from streams[0]
         return
@@ -155,7 +155,7 @@ async def check_trace(admin: Admin) -> None:
 
 
 async def missing_now(admin: Admin) -> MissingTrace:
-    """What cannot be read of SYS_TRACE now. Raises: see `check_trace`. Cancellation: harmless."""
+    """The parts of SYS_TRACE that cannot be read now. Raises: see `check_trace`. Cancellation: harmless."""
     await check_trace(admin)
     return await admin.missing_trace()
 
@@ -163,7 +163,7 @@ async def missing_now(admin: Admin) -> MissingTrace:
 async def read_topic(
     name_servers: str, take: Callable[[Event], object], know: Callable[[Clocks], object] = lambda clocks: None
 ) -> MissingTrace:
-    """Pass what SYS_TRACE has now to a function, in order and with right times; returns what cannot be read of it.
+    """Pass the present events of SYS_TRACE to a function, in order and with right times; returns the missing parts.
 
     `know` is called with the clocks before the first event. Raises: see `check_trace`. Cancellation: harmless.
     """
@@ -194,7 +194,7 @@ async def follow_topic(
     loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
     clocks = LiveClocks()
     found = more = await reader.read()
-    while len(more) >= MAX_EVENTS_PER_READ:  # not until nothing comes: on a busy trace, something always does
+    while len(more) >= MAX_EVENTS_PER_READ:  # not until an empty answer: a busy trace always has new events
         more = await reader.read()
         found += more
     corrected = clocks.correct(found, loop.time())
@@ -216,7 +216,7 @@ async def follow_topic(
 
 @dataclass(slots=True)
 class _TraceQueue:
-    """One queue of the topic, and how far it was read."""
+    """One queue of the topic, and the offset up to which it was read."""
 
     queue: MessageQueue
     offset: int

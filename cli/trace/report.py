@@ -151,7 +151,7 @@ def make_report(
 
 
 def is_short(traces: list[Path]) -> bool:
-    """Whether a report of these takes seconds; unknown, so False, for a folder or a topic."""
+    """Whether a report of these files takes only seconds; False for a folder or a topic, whose size is unknown."""
     if not traces or not all(path.is_file() for path in traces):
         return False
     return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES

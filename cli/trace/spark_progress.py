@@ -20,7 +20,7 @@ _CLEAR_LINE = "\r\x1b[K"
 def spark_progress(spark: SparkSession, what: str) -> Iterator[None]:
     """Show the progress of a session's jobs while the block runs: on a terminal in one line, else every 10 s.
 
-    The text `what` stands in front of the numbers.
+    The text `what` is printed before the numbers.
     """
     on_terminal = sys.stderr.isatty()
     ended = threading.Event()

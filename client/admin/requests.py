@@ -79,7 +79,7 @@ class ClusterRequests:
         """See `Admin.start`. Cancellation: nothing is left open."""
         try:
             self.dialect, _ = await self.name_servers.find_dialect(self.dialect)
-        except BaseException:  # a cancellation too: a caller cannot close what it could not start
+        except BaseException:  # a cancellation too: a caller does not close connections that it could not start
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
             raise
@@ -254,7 +254,7 @@ class ClusterRequests:
                 address = found
 
     async def _next_master(self, broker: str, address: str, error: RlabError, until: float) -> str | None:
-        """The address of the next master after an error, after a short wait; None if there is none, or no time."""
+        """The address at which to repeat a request, after a short wait; None without a next master, or without time."""
         if anyio.current_time() + MASTER_PAUSE_S >= until:
             return None
         known = next((data for data in await self.brokers() if data.broker_name == broker), None)

@@ -4,10 +4,10 @@ Invariant: after any wake-up of a group at least one pass of it begins later tha
 one group run at a time.
 
     wake(g, NOTIFY, "b1/7") at 5.0  ->  next_deadline() == 5.0
-    take_due(5.0)                   ->  [RebalancePass(g, (NOTIFY,), "b1/7")]      g runs
+    begin_due(5.0)                  ->  [RebalancePass(g, (NOTIFY,), "b1/7")]      g runs
     wake(g, ROUTE), wake(g, NOTIFY) ->  nothing is due: remembered, however many there are
     finished(g, True, 5.2)          ->  next_deadline() <= 5.2
-    take_due(5.2)                   ->  [RebalancePass(g, (ROUTE, NOTIFY), "")]    exactly one more
+    begin_due(5.2)                  ->  [RebalancePass(g, (ROUTE, NOTIFY), "")]    exactly one more
     finished(g, True, 5.3)          ->  next_deadline() == 25.3, the timer
 
 RocketMQ: RebalanceService. There one flag wakes one thread that runs every group, and a second pass waits until 1 s

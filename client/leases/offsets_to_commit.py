@@ -3,10 +3,10 @@
 Invariant: a queue is dirty exactly while its offset differs from the one that was last confirmed as persisted. So a
 persist that fails, or whose answer is lost, needs no handling: the offset is still dirty at the next one.
 
-    update(q, 5)             take_dirty() == {q: 5}
-    update(q, 8)             take_dirty() == {q: 8}
-    confirm({q: 5})          take_dirty() == {q: 8}        the answer to the first of two persists
-    confirm({q: 8})          take_dirty() == {}
+    update(q, 5)             dirty_offsets() == {q: 5}
+    update(q, 8)             dirty_offsets() == {q: 8}
+    confirm({q: 5})          dirty_offsets() == {q: 8}        the answer to the first of two persists
+    confirm({q: 8})          dirty_offsets() == {}
 
 RocketMQ: RemoteBrokerOffsetStore, which sends every offset every 5 s one-way and never checks whether one arrived.
 """

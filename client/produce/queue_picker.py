@@ -99,7 +99,7 @@ class QueuePicker:
         return queues[position % len(queues)]
 
     def record(self, broker_name: str, latency_s: float, now: float, failed: bool = False) -> None:
-        """Record the latency of a send, in seconds; the latency of a failed one does not matter."""
+        """Record the latency of a send, in seconds; the latency of a failed one is ignored."""
         if self._avoid_slow_brokers and (failed or latency_s >= PENALTIES_S[-1][0] or broker_name in self._penalties):
             _punish(self._penalties, broker_name, FAILURE_LATENCY_S if failed else latency_s, now, failed)
 

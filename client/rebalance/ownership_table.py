@@ -9,9 +9,9 @@ request without an answer, a listener that still works) is in local variables of
 `TRANSITIONS` has every step that is possible. For example, for a queue `q` that another member releases late:
 
     on(TargetFound([q]))         []                                            q is wanted
-    on(LeasesDue(()))            [AskLeases((q,), ())]                         asked
+    on(LeasesDue(()))            [RequestLeases([q], [])]                      asked
     on(QueueRefused(q))          []                                            wanted again, until the next pass
-    on(LeasesDue(()))            [AskLeases((q,), ())]                         asked
+    on(LeasesDue(()))            [RequestLeases([q], [])]                      asked
     on(QueueGranted(h, None))    [StartQueue(h)]                               owned; h is the caller's object for q
     on(TargetFound([]))          [StopQueue(h, "revoked"), DrainQueues((h,))]  draining
     on(QueuesDrained((h,)))      [ReleaseQueues((h,))]                         releasing

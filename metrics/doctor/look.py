@@ -83,7 +83,7 @@ async def look(
 
 
 async def _name_servers(cluster: ClusterRequests) -> tuple[list[NameServerSeen], set[str]]:
-    """What each name server lists, and the names of the brokers that have copies."""
+    """The brokers that each name server lists, and the names of the brokers that have copies."""
     answers = await cluster.ask(cluster.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
     seen, with_copies = [], set()
     for address, answer in answers.items():

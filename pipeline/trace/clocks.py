@@ -31,7 +31,7 @@ _OF_MESSAGES = (EventKind.MESSAGES_HANDED_OUT.value, EventKind.OFFSET_COMMITTED.
 
 
 def clocks_of_runs(folder: Path, runs: Sequence[EventRun], most: int = MOST_COMPARED) -> Clocks:
-    """What the table of events in a folder shows of clocks; see `MOST_COMPARED`."""
+    """The clocks by the events of the table in a folder; see `MOST_COMPARED`."""
     reader, n = ClockReader(), 0
     for run in sorted(runs, key=lambda run: run.first_ms, reverse=True):
         if n >= most:

@@ -4,9 +4,9 @@ A task writes to a folder that readers skip, and returns the names of its files.
 the table, so a task that failed and was retried leaves no files behind. Driver and executors have to share the folder
 of the tables.
 
-    table = begin_table(Path("tables/events"))          on the driver
-    parts = Parts(table); parts.write(rows); parts.close()       in a task, which returns parts.name
-    end_table(table, names)                             on the driver
+    table = begin_table(Path("tables/events"))                              on the driver
+    part = TablePart(table, schema); part.write(rows); part.close()      in a task, which returns part.name
+    end_table(table, names)                                                 on the driver
 """
 
 from __future__ import annotations

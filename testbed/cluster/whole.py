@@ -1,4 +1,4 @@
-"""State in which a set of replicas is whole: nothing is left of an earlier fault, so the next one may begin. Pure."""
+"""Decides if a set of replicas is whole: no effect of an earlier fault is left, so the next fault may begin. Pure."""
 
 from __future__ import annotations
 

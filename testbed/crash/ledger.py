@@ -9,7 +9,7 @@ outstanding. A body begins with its lane and number. Its other bytes are compute
 detected.
 
     acknowledge(Sent(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log must have it at q1+17
-    give_up(Sent(3, 1), refused=False)              it may be stored nevertheless
+    record_failure(Sent(3, 1), refused=False)       it may be stored nevertheless
     deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
     consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
 """

@@ -149,7 +149,7 @@ async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Corou
 
 
 async def _kind_of(address: str, key: Key | None) -> str:
-    """Whether it is a broker or a name server; "" if it does not answer this without a key. Raises RlabError."""
+    """The kind of the server, a broker or a name server; "" if it does not answer without a key. Raises RlabError."""
     async with RemotingClient(key=key) as client:
         try:
             state = await client.request(address, RequestCode.GET_SERVER_STATE)

@@ -240,7 +240,7 @@ class LoadGenerator(ABC):
     def start_producing(self) -> None:
         """Start the producers, and the joins and leaves; to be called once.
 
-        Not earlier: a group that never rests for long would delay all that begins once it has converged.
+        Not earlier: joins and leaves would delay the code that waits until the group has converged.
         """
         options = self._load
         if options.churn_s > 0:

@@ -2,8 +2,8 @@
 
     tracker = MessageTracker("billing", MessageQueue("orders", "broker-a", 3), 4711)
     for event in in_order(events):
-        tracker.take(event)
-    story = tracker.story()
+        tracker.process(event)
+    history = tracker.history()
 
 An owner reports its dispatches with MESSAGES_HANDED_OUT, so the message was in the first reported range that passes its
 offset. An owner that dies does not report its last range: then the broker's LOCK_EXPIRED has the offset up to which it

@@ -2,7 +2,7 @@
 
     moves = MoveTracker("billing")
     for event in in_order(events):
-        for move in moves.take(event):      # moves whose new owner has a message, or whose queue moves on
+        for move in moves.process(event):   # moves whose new owner has a message, or whose queue moves on
             ...
     moves.finish(), moves.last(queue)
 

@@ -114,7 +114,7 @@ def _readable(found: SalvagedRange) -> Salvaged:
 
 
 def messages_of(data: Path, number: int) -> Iterator[Message | None]:
-    """The messages of one cut, as they were sent; None for each that is not of a topic of users."""
+    """The messages of one cut, as they were sent; None in place of a message of a system topic."""
     from broker.store.follower.salvage import salvaged_records
 
     for each in salvaged_records(data, number):

@@ -35,7 +35,7 @@ def replica_config(given: CopiesGiven, broker: BrokerConfig, register: Register)
 
 
 def announced(replica: RunningReplica) -> dict[str, Any]:
-    """What the announcement of a replica has beyond that of a broker."""
+    """The fields that the announcement of a replica has in addition to the fields of a broker."""
     membership, running = replica.membership, replica.running
     found: dict[str, Any] = {
         "replica_id": 0 if membership is None else membership.replica_id,

@@ -62,7 +62,7 @@ def drain(
 
 
 async def drained(admin: Admin, broker: str, timeout_s: float) -> Drained:
-    """Take the writes from a broker, and wait until nothing comes and nothing is left.
+    """Stop writes to a broker, and wait until no message arrives and none is left to consume.
 
     Raises:
         RlabError: the cluster cannot be asked.

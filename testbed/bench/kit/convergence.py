@@ -3,8 +3,8 @@
 It is fed by their events instead of asking them: to ask a hundred consumers repeatedly would distort the measured time.
 
     watch.expect({"c1": [q0], "c2": [q1]})          c1 owns q0 and q1: it must drop q1, c2 must acquire it
-    note(QUEUE_DROPPED c1 q1)                       one change is left
-    note(QUEUE_ACQUIRED c2 q1)                      converged
+    watch.record(QUEUE_DROPPED of q1 by c1)         one change is left
+    watch.record(QUEUE_ACQUIRED of q1 by c2)        converged
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A producer that waits for a slow answer sends later than it meant to, and measur
 all messages behind it would be forgotten (coordinated omission). Here message `i` of a rate is due at `i / rate` after
 the start, and its latency counts from there, whatever made it late.
 
-    rate 1000, started at 5.0      due(5.0021) == 3      intended(2) == 5.002
-    message 2 is sent at 5.050 and consumed at 5.051      latency 49 ms
+    rate 1000, started at 5.0 s      three messages are due at 5.0021 s, and message 2 is intended for 5.002 s
+    message 2 is sent at 5.050 s and consumed at 5.051 s      latency 49 ms
 
 A message that never came counts as later than all others, so that a percentile is infinite rather than too good.
 """

@@ -1,4 +1,4 @@
-"""Draws what each change of a group costs a member, by the size of the group, as SVG, for the documentation.
+"""Draws the cost of each change of a group for a member, by the size of the group, as SVG, for the documentation.
 
 python -m testbed.bench.rebalance.width_chart > docs/width.svg
 """

@@ -2,11 +2,11 @@
 
     reader = ClockReader()
     for event in events:                 # in any order
-        reader.take(event)
+        reader.read(event)
     clocks = reader.finish()
     clocks.faults                        the clock of c1 was 2.0 s ahead
     clocks.correct(event)                the event, with the time that a right clock would have shown
-    clocks.doubt("c1", t_ms)             "" or why the right time of c1 is unknown at that time
+    clocks.uncertainty("c1", t_ms)       "" or why the right time of c1 is unknown at that time
 
 The process that runs the load writes the lines of a ledger with its clock; if there is a ledger, this clock is taken as
 right. After the correction no event is before its reason, or before an earlier event of its node. A trace with right
