@@ -43,7 +43,7 @@ from model.message import MAX_DELAY_MS
 
 
 class ConsumeOrder(StrEnum):
-    """Which messages wait for each other."""
+    """The messages that wait for each other."""
 
     NONE = "none"
     """None: they are processed at the same time, and a failed one is redelivered later."""
@@ -54,7 +54,7 @@ class ConsumeOrder(StrEnum):
 
 
 class ConsumeMode(StrEnum):
-    """How a push consumer gets its messages. RocketMQ: MessageRequestMode."""
+    """The mode in which a push consumer gets its messages. RocketMQ: MessageRequestMode."""
 
     PULL = "pull"
     """Each member pulls the queues that it owns."""

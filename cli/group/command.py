@@ -159,7 +159,7 @@ def group_document(info: GroupInfo) -> dict[str, object]:
 
 
 def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
-    """How a member consumes: pull, pop or broadcasting."""
+    """The way in which a member consumes: pull, pop or broadcasting."""
     return "broadcasting" if member.model is MessageModel.BROADCASTING else info.mode_of(member)
 
 

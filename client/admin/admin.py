@@ -175,7 +175,7 @@ class Admin(ClientLifecycle):
         return await hand_over(self._cluster, broker, to)
 
     async def missing_trace(self, silent: Mapping[str, str] = NO_HEADER, trace_s: float | None = None) -> MissingTrace:
-        """What cannot be read of the topic SYS_TRACE, because brokers are absent; see `missing_of`. Never fails."""
+        """The parts of SYS_TRACE that cannot be read because brokers are absent; see `missing_of`. Never fails."""
         return missing_of(await self._cluster.absent(TRACE_TOPIC), silent, trace_s)
 
     def trace(self, since_ms: float | None = None) -> TraceReader:

@@ -178,7 +178,7 @@ def progress_from_wire(broker_name: str, rows: Any, more: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicModeInfo:
-    """How a group gets the messages of a topic; see `Admin.set_request_mode`."""
+    """The mode in which a group gets the messages of a topic; see `Admin.set_request_mode`."""
 
     topic: str
     mode: RequestMode

@@ -197,7 +197,7 @@ class ClusterRequests:
             broker: the name, if it is the master of a broker: then the next master of a set is asked as well.
             timeout_s: for each attempt; by default that of `Admin`.
             repeats: whether the request may be executed twice. If not, it is sent again only if it was certainly not
-            executed.
+                executed.
         """
 
         async def attempt(at: str) -> Command:

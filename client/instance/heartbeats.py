@@ -297,7 +297,7 @@ class Heartbeats:
         )
 
     def group_created_ms(self, group: str) -> int:
-        """When the group was created, by the earliest time that a broker answered; 0 without an answer."""
+        """The creation time of the group: the earliest time that a broker has answered; 0 without an answer."""
         return self._created_ms.get(group, 0)
 
     async def leave(self, group: str, cause: str, *, rejoin: bool = False) -> None:

@@ -7,7 +7,7 @@ when a route is seen to change: after a broker restart it could miss queues unti
 A route is removed only by the answer of a name server. Two cases without a route are distinguished:
 
     the request failed     nothing new is known    `update` is not called; the old route stays
-    TOPIC_NOT_EXIST        no such topic update(topic, None); the route is removed, its queues are revoked
+    TOPIC_NOT_EXIST        no such topic           update(topic, None); the route is removed, its queues are revoked
 
 The master of a set of replicas is the one with the highest epoch, whichever name server answers: a name server that
 lags returns an earlier master, which is ignored. A replica that is not the master answers with the address of the

@@ -125,7 +125,7 @@ class RebalanceSchedule:
         self._start_timer(state, state.interval_s if balanced else self._retry_s, now)
 
     def next_deadline(self) -> float | None:
-        """When `begin_due` has something next, in seconds; in the past if a wake-up is waiting.
+        """The time of the next pass, in seconds; in the past if a wake-up is waiting.
 
         None if nothing is scheduled: no group, all of them running, or TIMER disabled.
         """

@@ -41,7 +41,7 @@ class CommitWaits(Generic[QueueT]):
         self._due[queue] = now + COMMIT_WAIT_S
 
     def next_deadline(self) -> float | None:
-        """When to call `remove_due`, or None while nothing waits."""
+        """The time at which to call `remove_due`; None while nothing waits."""
         while self._due:
             queue, deadline = next(iter(self._due.items()))
             if queue.unsent:

@@ -1,7 +1,7 @@
 """Failed: the result of a listener that decides what happens to its failed messages. Pure.
 
-A listener without a decision returns None or a `ConsumeResult`, or raises. The results for a batch of the messages 5 6
-7 8:
+A listener without a decision returns None or a `ConsumeResult`, or raises. The results for a batch of four
+messages, 5 6 7 8:
 
     Failed()                     all four again, as RECONSUME_LATER: after the usual wait
     Failed(retry_after_s=60)     all four again in a minute; in order their queue, or key, is suspended for it

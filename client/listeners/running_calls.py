@@ -21,7 +21,7 @@ from model.message import MessageExt
 
 Key = TypeVar("Key", bound=Hashable)
 Call = tuple[float, str, Sequence[MessageExt]]
-"""When it began, the name of the listener, and its messages."""
+"""A call: the time of its begin, the name of the listener, and the messages."""
 
 
 class RunningCalls(Generic[Key]):
@@ -33,7 +33,7 @@ class RunningCalls(Generic[Key]):
         self._checked_at = 0.0
 
     def next_deadline(self) -> float:
-        """When to call `expire` next, which has to be called once at the begin."""
+        """The time at which to call `expire` next; it has to be called once at the beginning."""
         return min((call[0] for call in self.running.values()), default=self._checked_at) + self._timeout_s
 
     def expire(self, now: float) -> dict[Key, Call]:

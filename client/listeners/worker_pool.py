@@ -32,7 +32,7 @@ class Messages(Protocol):
         ...
 
     def next_retry_deadline(self) -> float | None:
-        """When requeued messages may be dispatched again, loop time in seconds; None if there are none."""
+        """The loop time in seconds at which requeued messages may be dispatched; None if there are none."""
         ...
 
 

@@ -108,7 +108,7 @@ class PopProcessQueue:
         return batch
 
     def next_retry_deadline(self) -> float | None:
-        """When failed messages may be dispatched again; in order only."""
+        """The time at which failed messages may be dispatched again; in order only."""
         return self._not_before if self._waiting else None
 
     def end(self, messages: Sequence[MessageExt]) -> list[Popped]:
@@ -157,7 +157,7 @@ class PopProcessQueue:
         return due
 
     def next_deadline(self) -> float | None:
-        """When `due` will return a message, or None."""
+        """The time at which `due` will return a message; None if it will not."""
         return min((popped.renew_at for popped in self._held.values() if not popped.busy), default=None)
 
     def lost(self, popped: Popped) -> bool:

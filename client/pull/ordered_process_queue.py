@@ -178,7 +178,7 @@ class OrderedProcessQueue(ProcessQueue):
             self._suspend(key, held, not_before)
 
     def next_retry_deadline(self) -> float | None:
-        """When the first suspended lane may go on, in seconds; None if there is none."""
+        """The time at which the first suspended lane may go on, in seconds; None without such a lane."""
         while self._suspended and self._is_stale(self._suspended[0]):
             heapq.heappop(self._suspended)
         return self._suspended[0][0] if self._suspended and not self.dropped else None

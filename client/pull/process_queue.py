@@ -105,7 +105,7 @@ class ProcessQueue:
 
     @property
     def commit_offset(self) -> int:
-        """Where a new owner must start: the smallest unfinished offset, or `pull_offset` if all is finished.
+        """The offset at which a new owner must start: the smallest unfinished one, else `pull_offset`.
 
         RocketMQ has two rules for a queue without unfinished messages: the highest offset seen + 1, or the next offset
         of a pull without messages. Here `advance` covers both, so a filter that skips the rest of a batch moves the
@@ -269,7 +269,7 @@ class ProcessQueue:
                 heapq.heappush(self._retries, (not_before, offset))
 
     def next_retry_deadline(self) -> float | None:
-        """When the first requeued message may be dispatched, in seconds; None if there is none."""
+        """The time at which the first requeued message may be dispatched, in seconds; None without one."""
         while self._retries and self._retries[0][1] not in self._retry_at:
             heapq.heappop(self._retries)
         return self._retries[0][0] if self._retries and not self.dropped else None

@@ -25,7 +25,7 @@ class DeliveryGuarantee(Enum):
 
 
 class Partitioning(Enum):
-    """How the sink picks the queue of a row."""
+    """The ways in which the sink picks the queue of a row."""
 
     KEY_HASH = "keyHash"
     ROUND_ROBIN = "roundRobin"

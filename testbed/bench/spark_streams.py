@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CONNECTOR = Path(sys.prefix) / "peers" / "spark-kafka"
-"""Where `make peers` copies the jars of the connector to."""
+"""The folder to which `make peers` copies the jars of the connector."""
 MICRO_QUEUES = (PARTITIONS, 1_000)
 MICRO_ROWS = (10_000, 25_000, 100_000)
 _BESIDE_ROWS = 50_000

@@ -26,20 +26,20 @@ REPORT_EVERY = 50
 
 def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> Failed | None:
     """Run a case, write its events to the file `events` if given, and print its outcome; returns both if it failed."""
-    made, again = case.programme(), repeat_command(case, file)
+    programme, repeat = case.programme(), repeat_command(case, file)
     if events is None:
-        outcome = run_programme(made)
+        outcome = run_programme(programme)
     else:
         with events.open("wb") as target:
 
             def write(event: Event) -> None:
                 target.write(encode_events([event]))
 
-            outcome = run_programme(made, watch=write)
+            outcome = run_programme(programme, watch=write)
     if as_json:
-        print_json({"programme": made.name, "ok": outcome.ok, "again": again, "outcome": outcome})
+        print_json({"programme": programme.name, "ok": outcome.ok, "again": repeat, "outcome": outcome})
     else:
-        for line in outcome_lines(outcome, made, again):
+        for line in outcome_lines(outcome, programme, repeat):
             print_line(line)
     return None if outcome.ok else (case, outcome)
 
@@ -100,10 +100,10 @@ def shrink_case(case: Case, outcome: Outcome, directory: Path) -> None:
 
     programme = case.programme()
     print_note(f"looking for a smaller programme that shows {kind} ...")
-    small = shrink(programme, fails)
-    name = f"{(small.name or 'programme').replace('-', '_')}_{kind.replace('-', '_')}"
+    smallest = shrink(programme, fails)
+    name = f"{(smallest.name or 'programme').replace('-', '_')}_{kind.replace('-', '_')}"
     directory.mkdir(parents=True, exist_ok=True)
     toml, test = directory / f"{name}.toml", directory / f"test_{name}.py"
-    toml.write_text(text_of(small), encoding="utf-8")
-    test.write_text(as_test(small, kind), encoding="utf-8")
-    print_note(f"{len(programme.step)} steps became {len(small.step)} in {runs} runs: {toml} and {test}")
+    toml.write_text(text_of(smallest), encoding="utf-8")
+    test.write_text(as_test(smallest, kind), encoding="utf-8")
+    print_note(f"{len(programme.step)} steps became {len(smallest.step)} in {runs} runs: {toml} and {test}")

@@ -24,7 +24,7 @@ MAX_UNREAD = 100_000
 
 
 class _Reader:
-    """How far one group has read one queue."""
+    """The position of one group in one queue."""
 
     __slots__ = ("expected", "skipped")
 

@@ -59,7 +59,7 @@ _WORLD_CHANGES = _GROUP_CHANGES | {
 
 
 class Discovery(StrEnum):
-    """How a member noticed a change."""
+    """The ways in which a member notices a change."""
 
     NOTIFIED = "notified"
     LOST = "its notification was lost, and its timer found out"

@@ -40,7 +40,7 @@ _FLOW_TIMEOUT_S, _POLL_S = 30.0, 0.01
 
 
 class MasterChange(StrEnum):
-    """How the master is lost, or changed."""
+    """The ways in which the master is lost or changed."""
 
     KILL = "kill"
     HANG = "hang"

@@ -103,12 +103,12 @@ async def measure_sends(sizes: Sizes, progress: Progress) -> list[Result]:
         servers = {"master": two.master, "replica": two.others[0]}
         copied = TimedSends("two copies", two_producer, servers, progress)
         single = TimedSends("set of one", one_producer, {"master": one.master}, progress)
-        s, repeat = sizes.seconds, sizes.repeat
-        rates_two = await in_turns(copied.rates(s), plain.rates(s), repeat)
+        seconds, repeat = sizes.seconds, sizes.repeat
+        rates_two = await in_turns(copied.rates(seconds), plain.rates(seconds), repeat)
         results = [result_of("copies-send-64", rates_two, _note(copied, plain))]
-        medians_two = await in_turns(copied.medians(s), plain.medians(s), repeat)
+        medians_two = await in_turns(copied.medians(seconds), plain.medians(seconds), repeat)
         results.append(median_result("copies-send-1", medians_two, _note(copied, plain)))
-        rates_one = await in_turns(single.rates(s), plain.rates(s), repeat)
+        rates_one = await in_turns(single.rates(seconds), plain.rates(seconds), repeat)
         results.append(result_of("copies-one", rates_one, _note(single, plain)))
         return results
 

@@ -63,7 +63,7 @@ def median_interval(figures: Sequence[float]) -> Interval:
 
 
 def _at_most(k: int, n: int, rank: int) -> float:
-    """How likely it is that of n draws from n figures, the one of a rank is at most the k-th smallest figure."""
+    """The probability that of n draws from n figures, the one of a rank is at most the k-th smallest figure."""
     ways: int = sum(comb(n, j) * k**j * (n - k) ** (n - j) for j in range(rank, n + 1))
     all_ways: int = n**n
     return ways / all_ways

@@ -94,7 +94,7 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 
 
 class Counted(NamedTuple):
-    """What the workers of a round did, and the seconds that it took."""
+    """The operations of the workers of a round, and its seconds."""
 
     done: int
     elapsed_s: float

@@ -38,7 +38,7 @@ class SendTimes:
         return min(self.count, (now_ns - self.start_ns) * self.per_s // NS + 1)
 
     def intended_ns(self, number: int) -> int:
-        """When a message is meant to be sent; the first nanosecond at which it is due."""
+        """The intended time of the send of a message: the first nanosecond at which it is due."""
         return self.start_ns - (-number * NS // self.per_s)
 
 

@@ -72,7 +72,7 @@ class Sampler:
 
 
 def _resumptions(code: CodeType) -> frozenset[int]:
-    """Where a function begins, or a coroutine goes on."""
+    """The instructions at which a function begins, or a coroutine goes on."""
     return frozenset(at for at in range(0, len(code.co_code), 2) if code.co_code[at] == _RESUME)
 
 

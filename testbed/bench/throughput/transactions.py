@@ -90,7 +90,7 @@ async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Resu
 async def leave_open(name_server: str, n: int) -> None:
     """Leave `n` transactions open."""
 
-    async def some(producer: TransactionProducer, count: int) -> None:
+    async def leave_some_open(producer: TransactionProducer, count: int) -> None:
         for _ in range(count):
             async with producer.transaction(Message(TOPIC, BODY)) as transaction:
                 transaction.unknown()
@@ -100,4 +100,4 @@ async def leave_open(name_server: str, n: int) -> None:
         anyio.create_task_group() as tasks,
     ):
         for _ in range(IN_FLIGHT):
-            tasks.start_soon(some, producer, n // IN_FLIGHT)
+            tasks.start_soon(leave_some_open, producer, n // IN_FLIGHT)

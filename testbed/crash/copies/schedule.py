@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Act(StrEnum):
-    """What happens in a step."""
+    """The kinds of steps."""
 
     KILLED = "killed"
     """A replica in sync that is not the master gets SIGKILL, and is started again."""

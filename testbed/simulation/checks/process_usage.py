@@ -32,7 +32,7 @@ def process_usage(pid: int | None = None) -> ProcessUsage:
 
 
 def _output(*command: str) -> str:
-    """What a command prints; raises OSError if it fails, as both commands do for a process that is gone."""
+    """The output of a command; OSError if it fails, as both commands do for a process that has ended."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0 or not done.stdout.strip():
         raise ProcessLookupError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")

@@ -136,7 +136,7 @@ class ReplicaCheck:
                 self._find("not-waited-for", text)
 
     def ended(self, queue: MessageQueue, end_offset: int) -> None:
-        """Where readers see the end of a queue at the master."""
+        """The end of a queue that readers see at the master."""
         before = self._ends.get(queue, 0)
         if end_offset < before and queue.broker_name not in self._accepts_loss:
             self._find("went-back", f"I8: {queue} ended at {before}, and ends at {end_offset}")

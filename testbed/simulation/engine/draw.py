@@ -282,7 +282,7 @@ _CHANGES: dict[_Draw, int] = {
     _scale: 1,
     _for_a_while("duplicate_id", "members", 8.0): 1,
 }
-"""What happens in a calm programme. A second process with the id of one that hangs for longer than its session is
+"""The changes of a calm programme. A second process with the id of one that hangs for longer than its session is
 accepted, and then the two cannot be distinguished: that is why this is not among faults."""
 _MORE_OF_SETS: dict[_Draw, int] = {
     _crash_broker: 8,

@@ -114,7 +114,7 @@ def run_programme(programme: Programme, *, watch: EventSink | None = None) -> Ou
 
 
 def _directory() -> Path | None:
-    """Where the files of a run are: in memory if there is room, because disks are simulated and a real one is slow."""
+    """The folder for the files of a run: in memory if there is room, because a real disk would only be slower."""
     has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES
     return MEMORY if has_room else None
 

@@ -170,7 +170,7 @@ class _Trial:
 
 
 def _read(consumer: SimulatedConsumer) -> dict[Place, bytes]:
-    """What a consumer got of the topic."""
+    """The messages of the topic that a consumer received, by place."""
     messages = [delivery.message for delivery in consumer.deliveries]
     return {(message.queue.queue_id, message.offset): message.body for message in messages}
 

@@ -13,7 +13,7 @@ from model.errors import ServiceNotAvailable
 from testbed.bench.peers.systems.server import free_port, server_process
 
 JARS = Path(sys.prefix) / "peers" / "kafka"
-"""Where `make peers` copies the jars to."""
+"""The folder to which `make peers` copies the jars."""
 PARTITIONS = 8
 """Partitions of a topic that a client creates by writing to it."""
 SETTINGS = (
