@@ -78,7 +78,7 @@ class OwnershipTracker:
         self._last_change_ms = 0.0
         self._step = _Step("", 0.0)
 
-    # --- what should be ----------------------------------------------------------------------------------------------
+    # --- targets -----------------------------------------------------------------------------------------------------
 
     def expect(self, members: Iterable[str], queues: Iterable[MessageQueue], now_ms: float) -> None:
         """Set the live members, by client id, and the queues of the topic from now on."""
@@ -101,7 +101,7 @@ class OwnershipTracker:
         for queue in dict.fromkeys((*self._targets, *owned, *self._wrong)):
             self._check_queue(queue)
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def process(self, event: Event) -> list[Row]:
         """Record an event, and return the rows that it ends; see `GroupFigures.feed`. Other groups are ignored."""
@@ -178,7 +178,7 @@ class OwnershipTracker:
         """Time without a gained or lost queue and without a pass; at most since the begin of the step."""
         return now_ms - self._last_change_ms
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def owners(self) -> dict[MessageQueue, tuple[str, ...]]:
         """Queue -> owners, of the queues that have a target or an owner."""

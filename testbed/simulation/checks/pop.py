@@ -39,7 +39,7 @@ class PopCheck:
         self._acknowledged: dict[tuple[MessageQueue, int], float] = {}
         self._waiting_since: dict[Place, float] = {}
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def sent(self, body: bytes) -> None:
         """Record that a broker acknowledged a message; bodies differ."""

@@ -66,7 +66,7 @@ class ReplicaCheck:
         self._seen: dict[tuple[MessageQueue, int], bytes] = {}
         self._accepts_loss: dict[str, None] = {}
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def elected(self, name: str, replica_id: int, epoch: int) -> None:
         """A replica begins to serve as the master."""
@@ -119,7 +119,7 @@ class ReplicaCheck:
         """The start of a replica has had a wrong outcome."""
         self._find("bad-start", f"I11: replica {replica_id} of {name}: {reason}")
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def check(self, row: ReplicaSet, masters: Sequence[ServingMaster]) -> None:
         """The row of the register, and the replicas that serve, at one moment."""

@@ -325,7 +325,7 @@ class SimulatedCluster:
                 while not wanted <= _shown(table, topic):  # noqa: ASYNC110
                     await anyio.sleep(SAMPLE_INTERVAL_S)
 
-    # --- who owns what -----------------------------------------------------------------------------------------------
+    # --- owners ------------------------------------------------------------------------------------------------------
 
     def _running_brokers(self) -> list[RunningBroker]:
         return [server.process for server in self.brokers.values() if server.process is not None]
@@ -371,7 +371,7 @@ class SimulatedCluster:
             await anyio.sleep(SAMPLE_INTERVAL_S)
         return self.simulation.loop.time() - started
 
-    # --- what happened -----------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def record_event(self, event: Event) -> None:
         """Record an event of a node, or of the code that changes the cluster."""

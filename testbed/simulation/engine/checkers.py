@@ -98,7 +98,7 @@ class Checkers:
         # ledger.
         self._trace: list[Event] | None = [] if programme.clock else None
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         """Record an event of a broker or client, or of the engine itself."""
@@ -174,7 +174,7 @@ class Checkers:
         if len(self._findings) < MAX_SIM_FINDINGS:
             self._findings.append(Finding(kind, text, tuple(self._recent.get(queue, ())) if queue else ()))
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     @property
     def lag(self) -> int:
