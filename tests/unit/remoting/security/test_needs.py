@@ -26,6 +26,7 @@ SERVED = sorted(set(RequestCode) - PUSHED - HANDSHAKE)
 # Texts that name neither a topic nor a group, a client, a query, a transaction or a broker.
 OTHER_TEXTS = {
     *("epoch", "cause", "to", "key", "consume_from", "strategy", "mode", "cluster", "address", "role", "sql"),
+    "message_types",  # digits
     # Whoever may consume every topic may read each message.
     "message_id of VIEW_MESSAGE_BY_ID",
 }
