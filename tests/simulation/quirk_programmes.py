@@ -121,6 +121,11 @@ queues = 2
 name = "billing"
 members = 2
 session_s = 4.0
+[[group]]
+name = "poppers"
+mode = "pop"
+members = 2
+session_s = 4.0
 [[step]]
 at_s = 1.0
 do = "freeze_master"
@@ -132,7 +137,10 @@ do = "freeze_master"
 who = "broker-a-1"
 for_s = 4.0
 """
-"""Frames of a busy master are confirmed while its process is stopped: it reads that when another master serves."""
+"""Frames of a busy master are confirmed while its process is stopped: it reads that when another master serves.
+
+A pop that waits for its delivery to be stored is still there then: producers have closed their connections.
+"""
 
 MASTER_IS_PAUSED = MASTER_IS_STOPPED.replace("freeze_master", "pause_vm")
 """The same while its machine is paused: the clock of its lease stands where it was when it reads that."""
