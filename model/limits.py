@@ -345,7 +345,7 @@ MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
-MAX_RENEWAL_S = 3 * 3600
+MAX_RENEWAL_S = 3 * 3600.0
 """How long a message is kept for a client that is connected: it may hang. RocketMQ: renewMaxTimeMillis."""
 MAX_RENEWED_OF_CONNECTION = 1_024
 """Groups and client ids behind one connection whose messages are extended; of more, the first are forgotten."""

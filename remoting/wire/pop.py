@@ -145,7 +145,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.KEEP_MESSAGES: RequestSchema(
         "consumer -> broker",
         "The answer of a pop has arrived: extend the invisible time of its messages again and again, under their "
-        f"handles, while the client is connected, {MAX_RENEWAL_S // 3600} h at most. Batches of which nothing is "
+        f"handles, while the client is connected, {MAX_RENEWAL_S / 3600:.0f} h at most. Batches of which nothing is "
         "invisible any more, or which another client has, are left out.",
         _MEMBER,
         rows=(
