@@ -15,14 +15,14 @@ from client.allocate.registry import strategy_names
 from model.errors import RlabError
 
 PYTHON: dict[str, tuple[str, ...]] = {
-    "Send": ("Producer", "TransactionProducer", "Message", "SendResult", "TransactionState"),
+    "Send": ("Producer", "TransactionProducer", "Message", "SendResult", "TransactionState", "MESSAGE_GROUP"),
     "Consume": (
         *("PushConsumer", "Sql", "Failed", "ConsumeResult", "ConsumeFrom", "MessageModel", "MessageExt"),
         "MessageQueue",
     ),
     "Poll": ("LitePullConsumer",),
     "Pop single messages": ("PopConsumer", "PopMessage"),
-    "Operate": ("Admin",),
+    "Operate": ("Admin", "MessageType"),
 }
 """Every name of `client`, by its purpose."""
 MORE_PYTHON: dict[str, tuple[str, ...]] = {
