@@ -71,6 +71,7 @@ def run_simulation(
         SimulationDeadlock: `main` waits for something that cannot happen any more.
         SimulationTimeout: `main` was not done at the limit.
         ExceptionGroup: `main` succeeded, but callbacks or forgotten tasks failed, which asyncio would only log.
+        KeyboardInterrupt: a signal came, perhaps in the middle of a callback.
         BaseException: An error of `main`. Each error has a note that says how to replay it.
     """
     reported: list[Exception] = []
@@ -85,6 +86,9 @@ def run_simulation(
             simulation = Simulation(loop=loop, network=network, random=Random(seed), seed=seed)
             result = runner.run(_coroutine(main, simulation))
     except BaseException as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            # A signal left a callback in the middle, so other tasks could not be cancelled: nothing was found.
+            raise KeyboardInterrupt from error
         error.add_note(f"seed={seed}; replay with {replay}")
         for each in reported:
             error.add_note(f"before that: {each!r}")

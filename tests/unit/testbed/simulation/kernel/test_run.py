@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from testbed.simulation.kernel import loop
 from testbed.simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
 from testbed.simulation.kernel.selector import SimulationDeadlock, SimulationTimeout
 from tests.tcp.transport_conformance import Recorder
@@ -155,6 +157,26 @@ def test_a_simulation_that_does_not_end_says_how_to_replay_it(wait_s: float, err
     with pytest.raises(error) as caught:
         run_simulation(main, seed=42, limit_s=60)
     assert "seed=42; replay with" in caught.value.__notes__[0]
+
+
+def test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MAX_TURNS", 500)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def never_ends() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await anyio.lowlevel.checkpoint()
+
+    async def main(simulation: Simulation) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(never_ends)
+            simulation.loop.call_soon(interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_simulation(main)
 
 
 def test_a_callback_that_fails_fails_the_simulation() -> None:
