@@ -18,15 +18,18 @@ from remoting.codec import CODEC, LENGTH_BYTES
 from remoting.command import REQUEST
 from remoting.request_code import RequestCode
 
+MAX_PROBE_S = 1.0
+"""Longest wait for a second connection: a server that answers nothing must not double the time of a failed request."""
+
 
 def uses_tls(address: str, timeout_s: float) -> bool:
-    """Whether the server at `host:port` answers a greeting of TLS; False if it cannot be reached."""
+    """Whether the server at `host:port` answers a greeting of TLS; False if it does not in time."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         with (
-            socket.create_connection(parse_address(address), timeout_s) as connection,
+            socket.create_connection(parse_address(address), min(timeout_s, MAX_PROBE_S)) as connection,
             context.wrap_socket(connection, server_hostname=parse_address(address)[0]),
         ):
             return True
@@ -35,9 +38,9 @@ def uses_tls(address: str, timeout_s: float) -> bool:
 
 
 def answers_plain_frames(address: str, timeout_s: float) -> bool:
-    """Whether the server at `host:port` answers a request that is not encrypted; False if it cannot be reached."""
+    """Whether the server at `host:port` answers a request that is not encrypted; the limits of time are the same."""
     try:
-        with socket.create_connection(parse_address(address), timeout_s) as connection:
+        with socket.create_connection(parse_address(address), min(timeout_s, MAX_PROBE_S)) as connection:
             connection.sendall(CODEC.encode(REQUEST, RequestCode.GET_SERVER_STATE, 1, {}, None))
             start = connection.recv(LENGTH_BYTES, socket.MSG_WAITALL)
     except OSError:

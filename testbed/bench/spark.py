@@ -23,11 +23,11 @@ from testbed.bench.kit.processes import cluster_processes, create_topics, tempor
 from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, percentile, result_of
 from testbed.bench.spark_streams import (
-    bench_session,
     blocking,
     connector_jars,
     measure_beside_kafka,
     measure_micro_batches,
+    running_session,
 )
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
     async with cluster_processes({TOPIC: QUEUES}) as cluster, temporary_folder() as folder:
         await fill_topic(cluster.name_server, SPARK_BODY, sizes.spark_rows, progress)
         progress("the session starts")
-        async with bench_session(LOCAL, connector_jars()) as spark:
+        async with running_session(LOCAL, connector_jars()) as spark:
             results = await measure_session(spark, cluster.name_server, folder, sizes, progress)
             if connector_jars():
                 results += await measure_beside_kafka(spark, cluster.name_server, folder, sizes, progress)
             else:
                 progress("Kafka is left out: 'make peers' gets it")
         progress("two executors start")
-        async with bench_session(TWO_EXECUTORS) as spark:
+        async with running_session(TWO_EXECUTORS) as spark:
             return [*results, await _two_executors(spark, cluster.name_server, sizes, progress)]
 
 

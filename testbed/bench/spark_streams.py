@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def bench_session(master: str, jars: Sequence[Path] = ()) -> AsyncIterator[SparkSession]:
+async def running_session(master: str, jars: Sequence[Path] = ()) -> AsyncIterator[SparkSession]:
     """Run a session while the block runs, with the classes of some jars.
 
     Cancellation: the session is stopped.

@@ -24,6 +24,7 @@ from model.limits import REQUEST_TIMEOUT_S
 from model.message import Message
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
+from model.topic_route import MessageType
 from model.transaction import TransactionState
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -105,6 +106,10 @@ class Calls:
     async def call_receive_what_is_there(self) -> None:
         await self.popper.ack(await self.popper.receive(4, wait_s=0))
 
+    async def call_dead_letter(self) -> None:
+        for message in await self.popper.receive(1, wait_s=1.0):
+            await self.popper.dead_letter(message)
+
     async def call_poll_and_commit(self) -> None:
         await self.lite.poll(0.1)
         await self.lite.commit()
@@ -127,6 +132,7 @@ class Calls:
         topic = f"made-{next(self.numbers)}"
         await self.admin.create_topic(topic, queues=2)
         await self.admin.scale_topic(topic, read=4)
+        await self.admin.set_topic(topic, message_type=MessageType.NORMAL)
         await self.admin.delete_topic(topic)
 
     async def call_routes(self) -> None:

@@ -13,7 +13,7 @@ import trustme
 
 from remoting.codec import CODEC
 from remoting.command import RESPONSE
-from remoting.security.tls_mismatch import answers_plain_frames, is_refusal, uses_tls
+from remoting.security.tls_mismatch import MAX_PROBE_S, answers_plain_frames, is_refusal, uses_tls
 
 ANSWER = CODEC.encode(RESPONSE, 0, 1, {}, None)
 PATIENCE_S = 30.0
@@ -85,6 +85,20 @@ def test_a_server_that_is_away_is_of_no_kind() -> None:
         host, port = gone.getsockname()
     assert not uses_tls(f"{host}:{port}", PATIENCE_S)
     assert not answers_plain_frames(f"{host}:{port}", PATIENCE_S)
+
+
+def test_a_probe_has_a_limit_below_that_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def refuse(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        limits.append(timeout_s)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert not uses_tls("127.0.0.1:1", 60.0)
+    assert not answers_plain_frames("127.0.0.1:1", 60.0)
+    assert not uses_tls("127.0.0.1:1", 0.5)
+    assert limits == [MAX_PROBE_S, MAX_PROBE_S, 0.5]
 
 
 def test_a_connection_that_ends_is_no_refusal() -> None:
