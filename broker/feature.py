@@ -7,8 +7,8 @@ added.
 
     features = Features()
     leases = features.add(Leases(core, topics, groups))
-    features.add(Messages(core, topics, groups, leases))
-    features.queue_changed("orders", 0)      # calls Messages.queue_changed, and not Leases: it has no such hook
+    features.add(Pulls(core, topics, leases.moves, access))
+    features.queue_changed("orders", 0)      # calls Pulls.queue_changed, and not Leases: it has no such hook
 
 Hooks are collected when a feature is added, so a send pays for the hooks that exist and not for a walk over all
 features.

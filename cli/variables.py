@@ -47,8 +47,9 @@ OLD_NAMES = {
     "RLAB_NAMESRV_LOG": "RLAB_NAMESRV_LOG_FORMAT",
     "RLAB_TOPIC_LIST_EVERYTHING": "RLAB_TOPIC_LIST_ALL",
 }
-"""Names that are read too, with a note, and the names that follow the options."""
-_OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
+"""Old name -> new name. An old name is still read, and a note says so."""
+_KUBERNETES_PREFIXES = ("RLAB_PORT", "RLAB_SERVICE_")
+"""For a service called rlab, Kubernetes sets for instance RLAB_PORT, RLAB_PORT_9876_TCP and RLAB_SERVICE_HOST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ def name_by_options(command: Any, prefix: str = PREFIX.rstrip("_")) -> None:
     for parameter in command.params:
         is_option = parameter.param_type_name == "option" and not parameter.is_eager
         if is_option and parameter.envvar is None:
-            parameter.envvar = f"{prefix}_{_long(parameter).lstrip('-').replace('-', '_').upper()}"
+            parameter.envvar = f"{prefix}_{_option_name(parameter).lstrip('-').replace('-', '_').upper()}"
     for name, child in getattr(command, "commands", {}).items():
         name_by_options(child, f"{prefix}_{name.upper().replace('-', '_')}")
 
@@ -78,13 +79,13 @@ def variables_of(command: Any, path: str = "rlab") -> Iterator[Variable]:
     for parameter in command.params:
         if parameter.envvar is not None:
             meaning = " ".join((parameter.help or "").split())
-            yield Variable(name=parameter.envvar, sets=f"{path} {_long(parameter)}", meaning=meaning)
+            yield Variable(name=parameter.envvar, sets=f"{path} {_option_name(parameter)}", meaning=meaning)
     for name, child in getattr(command, "commands", {}).items():
         yield from variables_of(child, f"{path} {name}")
 
 
 def listed(command: Any) -> list[Variable]:
-    """Return all variables by name; one of many commands is listed once."""
+    """Return all variables by name; a variable that several commands share is listed once."""
     found: dict[str, Variable] = {}
     for each in variables_of(command):
         known = found.get(each.name)
@@ -102,7 +103,7 @@ def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
     known = {*(each.name for each in variables_of(command)), *OTHERS}
     described = []
     for name in sorted(set(own) - known):
-        if name.startswith(_OF_KUBERNETES) or name in OLD_NAMES:
+        if name.startswith(_KUBERNETES_PREFIXES) or name in OLD_NAMES:
             continue
         near = get_close_matches(name, sorted(known), 1, 0.8)
         described.append(f"{name} is not a variable of rlab" + (f": is {near[0]} meant?" if near else ""))
@@ -110,7 +111,7 @@ def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
 
 
 def read_old_names(environment: MutableMapping[str, str]) -> list[str]:
-    """Set the present variable for each old name, unless it is set itself; returns a note for each."""
+    """Set the variable of the new name for each old name, unless it is set itself; returns a note for each."""
     notes = []
     for old, new in OLD_NAMES.items():
         if old in environment:
@@ -119,5 +120,5 @@ def read_old_names(environment: MutableMapping[str, str]) -> list[str]:
     return notes
 
 
-def _long(option: Any) -> str:
+def _option_name(option: Any) -> str:
     return str(max(option.opts, key=lambda opt: (opt.startswith("--"), len(opt))))

@@ -1,4 +1,7 @@
-"""The exporter: follows the trace of a cluster, and shows the metrics of its groups."""
+"""The exporter: follows the trace of a cluster, and shows the metrics of its groups.
+
+`metrics/endpoint.py` serves the metrics; `rlab exporter` starts both.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,12 @@ async def follow_trace(
                 for fault in clocks.news():
                     logger.warning("%s", clock_text(fault))
                 missing = await trace.missing()
+                # Only new missing parts are logged: a line for all of them at each read would fill the log.
                 if missing.parts.keys() - counts.missing.parts.keys():
                     logger.warning("the figures of groups are incomplete: %s", missing)
                 counts.missing = missing
             except NetworkError as error:
+                # The next read goes on where this one failed.
                 logger.warning("the trace cannot be read for now: %s", error)
             counts.advance(clock_ms())
             await anyio.sleep(READ_INTERVAL_S)

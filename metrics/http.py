@@ -56,9 +56,10 @@ async def serve_http(
 ) -> AsyncIterator[str]:
     """Serve an application while the block runs.
 
-    `what` continues "cannot" in the error, for instance "serve metrics". With `cancels`, a handler is cancelled when
-    its client disconnects. With `tls` the port serves HTTPS. With `key` a request has to contain it: as `Authorization:
-    Bearer NAME:SECRET`, or with NAME and SECRET as user and password of `Basic`, for which a browser shows a dialog.
+    `what` follows "cannot" in the error message, for instance "serve metrics". With `cancels`, a handler is cancelled
+    when its client disconnects. With `tls` the port serves HTTPS. With `key` a request has to contain it: as
+    `Authorization: Bearer NAME:SECRET`, or with NAME and SECRET as user and password of `Basic`, for which a browser
+    shows a dialog.
 
     Yields:
         The `host:port` that the server listens on, with the real port.
@@ -79,20 +80,21 @@ async def serve_http(
         handle_signals=False,
         handler_cancellation=cancels,
     )
-    places = HttpSlots(loop, connections_of_http())
+    slots = HttpSlots(loop, max_http_connections())
     await runner.setup()
     server = runner.server
     assert server is not None, "it is set up"
-    # It wraps the whole application instead of being a middleware, because aiohttp reads headers before its
-    # middlewares.
-    server.request_handler = _supervised(server.request_handler, places, key, loop, lines)
+    # The checks wrap the whole application and are not a middleware, because aiohttp reads the headers before it
+    # calls a middleware.
+    server.request_handler = _supervised(server.request_handler, slots, key, loop, lines)
     async with background_tasks() as tasks:
-        accept: Callable[[], asyncio.Protocol] = lambda: places.accept(server())  # noqa: E731
+        accept: Callable[[], asyncio.Protocol] = lambda: slots.accept(server())  # noqa: E731
         if tls is not None:
-            accept = TlsArrivals(loop, tasks, tls, accept, lambda: places.free).accept
+            accept = TlsArrivals(loop, tasks, tls, accept, lambda: slots.free).accept
         try:
-            async with _listening(loop, accept, listen, what) as places.address:
-                yield places.address
+            async with _listening(loop, accept, listen, what) as address:
+                slots.address = address
+                yield address
         finally:
             with anyio.CancelScope(shield=True):
                 await runner.cleanup()
@@ -116,7 +118,7 @@ async def _listening(
         listener.close()
 
 
-def connections_of_http() -> int:
+def max_http_connections() -> int:
     """Return the maximum number of connections of an HTTP port: a part of the process' file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -140,7 +142,7 @@ async def json_body(request: web.Request) -> dict[str, Any]:
     except TimeoutError:
         raise web.HTTPRequestTimeout(reason=f"the body was not complete within {FRAME_TIMEOUT_S:g} s") from None
     try:
-        document = json.loads(data.decode(), parse_constant=_no_json)
+        document = json.loads(data.decode(), parse_constant=_refuse_constant)
         json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is valid in JSON, but not valid text
     except RecursionError:
         raise InvalidParameter("the body is nested too deep") from None
@@ -151,7 +153,7 @@ async def json_body(request: web.Request) -> dict[str, Any]:
     return document
 
 
-def _no_json(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number in JSON")
 
 
@@ -174,12 +176,12 @@ def _proves(request: web.BaseRequest, key: Key) -> bool:
 
 
 def _supervised(
-    handler: _ServerHandler, places: HttpSlots, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
+    handler: _ServerHandler, slots: HttpSlots, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
 ) -> _ServerHandler:
     """Wrap the application's handler: count requests, check the key, and survive unexpected failures."""
 
     async def supervised(request: web.BaseRequest) -> web.StreamResponse:
-        places.requested(request.transport)
+        slots.requested(request.transport)
         if not _is_text(request):
             return web.Response(text="the head of a request must be UTF-8\n", status=400)
         if key is not None and request.path not in _OPEN_PATHS and not _proves(request, key):

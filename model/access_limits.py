@@ -1,4 +1,4 @@
-"""The bounds and intervals of access control, each with its reason; `limits.py` has all others, and their rules."""
+"""The bounds and intervals of access control, each with its reason; `limits.py` has the rules of names."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ MAX_UNAUTHENTICATED_OF_ADDRESS = 768
 MAX_TLS_HANDSHAKES = 1_024
 """TLS handshakes in progress; the next one closes the oldest, which a real client would have finished long ago."""
 MAX_TLS_HANDSHAKES_OF_ADDRESS = 768
-"""TLS handshakes in progress from one address, so that it closes only its own, and other addresses keep theirs."""
+"""TLS handshakes in progress from one address: with one more, its own oldest is closed, and no handshake of others."""
 MAX_REFUSALS_UNAUTHENTICATED = 8
 """Refused requests of a client without a proved key, after which its connection is closed."""
 MAX_REFUSALS_REPORTED_PER_S = 10
 """Refusals of a server that become a log line and an event; all are counted."""
 ACCESS_RELOAD_S = 2.0
 """How often a server checks whether its access file or its certificates have changed."""
-MAX_PERMITTED = 10_000
-"""Requests of a user that are remembered as allowed; beyond it all are forgotten and checked again."""
+MAX_REMEMBERED_PERMISSIONS = 10_000
+"""Requests of a user that are remembered as allowed. With one more, all are forgotten, and each is checked again when
+it comes."""
 CLAIM_KEPT_S = 300.0
-"""How long a client id belongs to its user after its last connection: longer than most sessions. For a client id that
-is a member, the broker asks its group table instead.
+"""How long a client id belongs to its user after its last connection: longer than most sessions. The id of a
+member belongs to its user as long as the member is in its group.
 """
 MAX_IDS_OF_CONNECTION = 64
-"""Client ids that one connection holds; a client has one, and a task of Spark one query."""
+"""Ids that one connection may hold: of its client, and of the queries whose rows it writes. A client needs one, a Spark
+task one query."""
 MAX_CLAIMS_OF_USER = 20_000
 """Client ids of one user: twice the members of the largest group."""
 MAX_QUERIES_OF_USER = 2_500

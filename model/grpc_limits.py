@@ -1,4 +1,4 @@
-"""The bounds of one connection of gRPC clients, each with its reason; `limits.py` has all others, and their rules."""
+"""The bounds of one connection of gRPC clients, each with its reason; `limits.py` has the rules of names."""
 
 from __future__ import annotations
 

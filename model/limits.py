@@ -1,7 +1,8 @@
-"""Every bound and every interval of the cluster, with its reason; relations between them are checked on import.
+"""The bounds and intervals of the cluster, each with its reason; relations between them are checked on import.
 
 Units are last in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes; a bare number is a count.
-Times are RocketMQ's defaults unless a comment says otherwise.
+Times are RocketMQ's defaults unless a comment says otherwise. Access control, gRPC and sets of replicas have modules of
+their own: `access_limits.py`, `grpc_limits.py`, `replica_limits.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The bounds and intervals of sets of replicas: register, stream, lease and routes; `limits.py` has all others."""
+"""The bounds and intervals of sets of replicas: register, stream, lease and routes; `limits.py` has the rules of names.
+
+The docstring below a constant belongs to it; the docstring below several constants belongs to all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ MAX_REPLICA_SETS = 1_024
 MAX_REPLICA_SET_BYTES = 8 * 1024
 """Encoded row with the longest name and the longest addresses of all members. All rows together fit a frame."""
 MAX_SET_NUMBER = 2**62
-"""Ids, epochs, versions and incarnations: SQLite and msgpack store each of them as it is."""
+"""Largest id, epoch, version or incarnation: SQLite and msgpack store integers of 64 bits with a sign."""
 REGISTER_TIMEOUT_S = 3.0
-"""How long a read or a write of the register waits for one name server, or for all members of etcd, as any request
-does."""
+"""How long a read or a write of the register waits for one name server, or for all members of etcd."""
 MAX_ETCD_ENDPOINTS = 9
 """Members of an etcd with a register: etcd itself advises to have no more than seven, and each gets a share of the time
 of a request."""
@@ -28,20 +30,23 @@ buffers of a frame do not fit the cache of a core, and the system maps them each
 MAX_REPLICA_FRAME_BYTES = 1024 * 1024
 """Log bytes that a replica accepts in one frame: a master may send larger frames one day."""
 REPLICA_CHANGES_BYTES = 8 * 1024 * 1024
-"""Changes of the tables in one frame. A flush with more is not sent: the tables are, in chunks."""
-REPLICA_CATCH_UP_BYTES = 4 * 1024 * 1024
-"""Bytes under way to a replica that catches up: enough for the widest usual network, and soon out of the way."""
+"""Changes of the tables in one frame. If a flush has more, the master sends the whole tables in chunks instead."""
+REPLICA_CATCH_UP_WINDOW_BYTES = 4 * 1024 * 1024
+"""Bytes under way to a replica that catches up: enough to fill a fast network; a flush behind them waits only some
+milliseconds."""
 REPLICA_PAUSE_S = 0.002
+"""Pause between two turns of a replica that catches up while messages are written: sends have their turn in it."""
 REPLICA_CATCH_UP_SHARE = 2
-"""While messages are written, a replica that catches up gets a frame at a time with this pause behind it, or several
-that are together this many times as long as the log that was written in the last pause."""
+"""In each turn the replica gets at least this many times the bytes that were written since the last one, so that it
+catches up."""
 REPLICA_WINDOW_BYTES = 8 * 1024 * 1024
 """Bytes under way to a replica that follows, in frames; further frames wait for acknowledgements."""
 REPLICA_KEPT_BYTES = 16 * 1024 * 1024
 """Changes that the master keeps for replicas that have not been sent them; beyond it the slowest gets the tables
 again. With the bytes under way and a frame in the making, a replica takes less than 32 MiB of the master's memory."""
 REPLICA_MAX_LAG_BYTES = 16 * 1024 * 1024
-"""Log bytes that an in-sync replica may not have acknowledged: sends wait for it that long, and no longer."""
+"""Largest lag of an in-sync replica, in bytes of the log. A replica with more leaves the in-sync set, so that sends no
+longer wait for it."""
 REPLICA_JOIN_LAG_BYTES = 1024 * 1024
 """Log bytes that a replica may lack when the master begins to wait for it: a few milliseconds of the network."""
 REPLICA_BEACON_S = 0.3
@@ -73,7 +78,7 @@ SNAPSHOT_CHUNK_BYTES = 256 * 1024
 """Size of a part of the tables that a joining replica gets; a single row may be longer."""
 VERSIONS_OF_EPOCH = 1_000_000
 """How far the versions of groups are raised when a master begins: members may have been notified of some that no other
-replica has, and ignore the same numbers later. Nor do lease tokens repeat, for the same reason."""
+replica has, and ignore the same numbers later. Lease tokens are raised in the same way."""
 REGISTER_POLL_S = 1.0
 """How often a master reads its row of the register, in which an operator may have elected another one."""
 REGISTER_RETRY_S = 0.2
@@ -81,7 +86,7 @@ REGISTER_RETRY_S = 0.2
 REPLICA_REDIAL_TIMEOUT_S = 1.0
 """How long a replica waits for a connection to its master, and for the answer to its first request."""
 FAILING_DISK_S = 1.0
-"""How long the disk of a master may take no write until the master hands over: one that is full for a moment, until a
+"""How long writes to the disk of a master may fail until the master hands over: one that is full for a moment, until a
 file is deleted, changes nothing. Also the pause between two attempts."""
 REPLICA_SYNC_S = 0.2
 """How long written bytes of a replica may stay unsynced with flush=async, as those of a master."""
@@ -118,7 +123,7 @@ assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATIO
     "a replica leaves before a send that waits for it times out"
 )
 assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"
-assert 3 * BEACON_SHARE < SILENCE_SHARE < 1, "nor with a short lease"
+assert 3 * BEACON_SHARE < SILENCE_SHARE < 1, "with a short lease, too, one lost answer is not silence"
 assert REPLICA_SILENCE_S <= SILENCE_SHARE * LEASE_S, "a replica that is gone does not end the lease"
 
 # --- routes of a set -------------------------------------------------------------------------------------------------
@@ -134,7 +139,7 @@ MASTER_PAUSE_S = 0.1
 """How long a send waits before it tries again: at a master that has refused it and knows no other, or for a route with
 a master. A notification about the next master ends the wait.
 """
-MASTER_LEFT_S, MASTER_QUIET_S = 0.25, 0.1
+OLD_MASTER_CONNECTION_S, OLD_MASTER_QUIET_S = 0.25, 0.1
 """How long a client keeps its connection to the last master once it knows the next one, because answers may be under
 way; the second is the time without any bytes after which it closes the connection earlier. A send that waits for a
 hanging master has some tenths of a second left of `SEND_TIMEOUT_S` when another replica has become the master.
@@ -158,6 +163,6 @@ ROUTE_NOTICE_SPREAD_S = 0.1
 """Clients that were notified together ask again within this time, each at a moment of its own."""
 MAX_WATCHED_TOPICS_OF_ONE = 1_000
 MAX_WATCHED_TOPICS = 200_000
-"""Topics about whose changes one connection is notified, and all connections of a name server together, some 100 bytes
-each; changes of further topics are found by the polls.
+"""Maximum number of watched topics: of one connection, and of all connections of a name server. Each takes about 100
+bytes. Clients find changes of further topics by polling.
 """

@@ -1,12 +1,13 @@
-"""TopicNumber: topic id and disk of a topic at a broker; a later topic of the same name has another one. Pure.
+"""TopicNumber: identifies one life of a topic at a broker. Pure.
 
-Offsets of a deleted topic mean nothing in a new topic of the same name, and offsets of a broker's old disk mean nothing
-on its new one. A broker never assigns a topic id twice on one disk, and its data directory has a random number, its
-data id. The pair (topic id, data id) identifies the topic:
+A topic that is deleted and created again has another TopicNumber, because offsets of the deleted topic mean nothing in
+the new one. Nor do offsets of a broker's old data directory mean anything in a new one. A data directory has a random
+number, its data id, and a broker never assigns a topic id twice in one directory. So the pair (topic id, data id)
+identifies the topic:
 
     (7, 99) and (9, 99)    the topic was deleted and created again
-    (7, 99) and (7, 12)    the broker has a new disk
-    (7, 99) and (7, 0)     taken as the same: the second broker sends no data id
+    (7, 99) and (7, 12)    the broker has a new data directory
+    (7, 99) and (7, 0)     counts as the same topic, because the second one has no data id
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class TopicNumber(NamedTuple):
         return {"topic_id": self.topic_id, "data_id": self.data_id}
 
     def differs(self, other: TopicNumber) -> bool:
-        """Whether it is certainly the number of another topic."""
-        return self.topic_id != other.topic_id or 0 != self.data_id != other.data_id != 0
+        """Whether this is certainly the number of another topic; unknown data ids do not count."""
+        are_known = self.data_id != 0 and other.data_id != 0
+        return self.topic_id != other.topic_id or (are_known and self.data_id != other.data_id)
 
     def __str__(self) -> str:
         """For logs: `7`, or `7 of disk 1f4c`."""

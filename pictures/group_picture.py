@@ -1,7 +1,7 @@
 """The document of one group: the owners of its queues over time, its members, and its rebalances. Pure.
 
     picture = GroupPicture("billing", base_ms)
-    for event in in_order(events):
+    for event in events:      # in the order of `traces.check.reading.in_order`
         picture.feed(event)
     picture.document()        # the whole document
     picture.news()            # the changes since the last call, in the same form

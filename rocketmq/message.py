@@ -33,25 +33,25 @@ TIMER_DELAY_MS, TIMER_DELAY_SEC = "TIMER_DELAY_MS", "TIMER_DELAY_SEC"
 TRANSACTION_PREPARED, PRODUCER_GROUP = "TRAN_MSG", "PGROUP"
 CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 HALF_QUEUE = 0
-"""Where half messages are in their topic."""
+"""The queue of the half topic that has all half messages."""
 
 COMPRESSED = 0x1
 TRANSACTION_BITS = 0xC
 _COMPRESSION_BITS = 0x700
 _ZLIB = (0, 0x300)
 MAX_PROPERTIES_BYTES = 32_767
-"""Their length is a signed number of 16 bits. RocketMQ: putMsg checks for Short.MAX_VALUE."""
+"""The length of the properties is a signed number of 16 bits. RocketMQ: putMsg checks for Short.MAX_VALUE."""
 
 _MAGIC, _MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 """Magic numbers of a stored message, with one and with two bytes for the length of its topic."""
 _BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
-_BEFORE_HOSTS = struct.Struct(">IIIIIQQIQ")
-_FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")
-_BATCH_ENTRY = struct.Struct(">IIIII")
-_BETWEEN, _AFTER = "\x01", "\x02"
+_BEFORE_HOSTS = struct.Struct(">IIIIIQQIQ")  # a stored message up to its born time
+_FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")  # up to the length of its body, with IPv4 hosts
+_BATCH_ENTRY = struct.Struct(">IIIII")  # total size, magic, CRC, flag, length of the body
+_NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = "\x01", "\x02"
 _OFFSET_BITS, _QUEUE_BITS, _TOPIC_BITS = 36, 13, 14
 _PHYSICAL_DIGITS = 16
-"""Format of the end of a message id assigned by a broker, after the broker's address."""
+"""Hexadecimal digits of the physical offset, which ends a message id that a broker assigned."""
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -60,24 +60,24 @@ _PHYSICAL_DIGITS = 16
 def parse_properties(text: str) -> dict[str, str]:
     """Split a text of properties; the last separator may be missing, because Java 4 leaves it out."""
     properties: dict[str, str] = {}
-    for pair in text.split(_AFTER):
-        name, separator, value = pair.partition(_BETWEEN)
+    for pair in text.split(_PROPERTY_SEPARATOR):
+        name, separator, value = pair.partition(_NAME_VALUE_SEPARATOR)
         if separator and name and value:
             properties[name] = value
     return properties
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Join properties; those that the form cannot hold are left out: empty ones, and those with a separator in them."""
+    """Join properties; a property is left out if a part of it is empty or contains a separator."""
     return "".join(
-        f"{name}{_BETWEEN}{value}{_AFTER}"
+        f"{name}{_NAME_VALUE_SEPARATOR}{value}{_PROPERTY_SEPARATOR}"
         for name, value in properties.items()
         if name and value and not _breaks(name) and not _breaks(value)
     )
 
 
 def _breaks(text: str) -> bool:
-    return _BETWEEN in text or _AFTER in text
+    return _NAME_VALUE_SEPARATOR in text or _PROPERTY_SEPARATOR in text
 
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def batch_entries(body: bytes) -> Iterator[BatchEntry]:
 
 def batch_entry(body: bytes, properties: Mapping[str, str]) -> bytes:
     """One message of a batch, as `batch_entries` reads it."""
-    text = _fitting(properties)
+    text = _truncated_properties(properties)
     size = _BATCH_ENTRY.size + len(body) + 2 + len(text)
     return b"".join((_BATCH_ENTRY.pack(size, 0, 0, 0, len(body)), body, struct.pack(">H", len(text)), text))
 
@@ -193,7 +193,7 @@ def physical_of(message_id: str) -> int:
         raise InvalidParameter(f"{shown(message_id)} is not a message id that a broker assigns") from None
 
 
-NOWHERE = Host(bytes(4), 0)
+NO_HOST = Host(bytes(4), 0)
 
 
 class StoredMessage(NamedTuple):
@@ -210,13 +210,13 @@ class StoredMessage(NamedTuple):
     store: Host
     times_delivered: int = 0
     flag: int = 0
-    born: Host = NOWHERE
+    born: Host = NO_HOST
 
 
 def encode_message(message: StoredMessage) -> bytes:
     """The bytes of a stored message."""
     topic = message.topic.encode()
-    properties = _fitting(message.properties)
+    properties = _truncated_properties(message.properties)
     fixed = _FIXED.pack(
         _FIXED.size + len(message.body) + 1 + len(topic) + 2 + len(properties),
         _MAGIC,
@@ -237,12 +237,12 @@ def encode_message(message: StoredMessage) -> bytes:
     return b"".join((fixed, message.body, bytes((len(topic),)), topic, struct.pack(">H", len(properties)), properties))
 
 
-def _fitting(properties: Mapping[str, str]) -> bytes:
-    """The text of the properties, without those beyond its longest length; our own properties may be longer."""
+def _truncated_properties(properties: Mapping[str, str]) -> bytes:
+    """The encoded properties, without those beyond `MAX_PROPERTIES_BYTES`: our own messages may have longer ones."""
     encoded = properties_text(properties).encode(errors="replace")
     if len(encoded) <= MAX_PROPERTIES_BYTES:
         return encoded
-    return encoded[: encoded.rfind(_AFTER.encode(), 0, MAX_PROPERTIES_BYTES) + 1]
+    return encoded[: encoded.rfind(_PROPERTY_SEPARATOR.encode(), 0, MAX_PROPERTIES_BYTES) + 1]
 
 
 def decode_messages(data: bytes) -> Iterator[StoredMessage]:
@@ -257,16 +257,16 @@ def decode_messages(data: bytes) -> Iterator[StoredMessage]:
             size, magic, _, queue_id, flag, offset, physical, sys_flag, born_ms = _BEFORE_HOSTS.unpack_from(data, at)
             if magic not in (_MAGIC, _MAGIC_2) or not _BEFORE_HOSTS.size < size <= len(data) - at:
                 raise ValueError(f"a message of {size} bytes begins with {magic:08x}")
-            born, place = _host(data, at + _BEFORE_HOSTS.size, bool(sys_flag & _BORN_IPV6))
-            (stored_ms,) = struct.unpack_from(">Q", data, place)
-            store, place = _host(data, place + 8, bool(sys_flag & _STORE_IPV6))
-            times, _, length = struct.unpack_from(">IQI", data, place)
-            body, place = _part(data, place + 16, length, at + size)
+            born, position = _host(data, at + _BEFORE_HOSTS.size, bool(sys_flag & _BORN_IPV6))
+            (stored_ms,) = struct.unpack_from(">Q", data, position)
+            store, position = _host(data, position + 8, bool(sys_flag & _STORE_IPV6))
+            times, _, length = struct.unpack_from(">IQI", data, position)
+            body, position = _part(data, position + 16, length, at + size)
             width = ">H" if magic == _MAGIC_2 else ">B"
-            (length,) = struct.unpack_from(width, data, place)
-            topic, place = _part(data, place + struct.calcsize(width), length, at + size)
-            (length,) = struct.unpack_from(">H", data, place)
-            text, place = _part(data, place + 2, length, at + size)
+            (length,) = struct.unpack_from(width, data, position)
+            topic, position = _part(data, position + struct.calcsize(width), length, at + size)
+            (length,) = struct.unpack_from(">H", data, position)
+            text, position = _part(data, position + 2, length, at + size)
             properties = parse_properties(text.decode())
             read = (topic.decode(), queue_id, offset, physical, plain_body(body, sys_flag), properties)
         except (struct.error, ValueError) as error:
@@ -276,7 +276,7 @@ def decode_messages(data: bytes) -> Iterator[StoredMessage]:
 
 
 def _host(data: bytes, at: int, is_ipv6: bool) -> tuple[Host, int]:
-    """A host and the position after it; an IPv6 host has no form here."""
+    """A host and the position after it; an IPv6 address is read as 0.0.0.0."""
     length = 16 if is_ipv6 else 4
     (port,) = struct.unpack_from(">I", data, at + length)
     return Host(bytes(4) if is_ipv6 else data[at : at + 4], port), at + length + 4

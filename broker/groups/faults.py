@@ -1,4 +1,4 @@
-"""Fault injection into the live connections of a broker, with the client behind each, and the events that record it.
+"""Connects fault injection with a broker: finds the client of a connection, and records each fault as an event.
 
 Only for test clusters: nothing on the wire reaches this.
 """
@@ -20,9 +20,9 @@ _KINDS = {BEGAN: EventKind.FAULT_BEGAN, DONE: EventKind.FAULT_DONE, HEALED: Even
 
 
 def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Random) -> FaultHook:
-    """The faults of a broker that runs."""
+    """Create the hook that injects faults into the connections of a running broker."""
 
-    def known_as(connection: Connection) -> tuple[str, tuple[str, ...]]:
+    def client_of(connection: Connection) -> tuple[str, tuple[str, ...]]:
         client = groups.clients.get(connection.number)
         if client is None:
             return "", ()
@@ -36,15 +36,15 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
             group=active.fault.group,
             broker=events.node,
             client=client or active.fault.client,
-            n=-1 if what == BEGAN else n,
+            n=-1 if what == BEGAN else n,  # a fault that begins has no count yet
             detail=str(active.fault),
         )
 
-    return FaultHook(server, report, rng=rng, known_as=known_as)
+    return FaultHook(server, report, rng=rng, known_as=client_of)
 
 
 class BrokerFaults:
-    """Carries out the orders of the parent process of a broker in a test cluster.
+    """The connection faults and the fault events of a broker whose parent process is a test cluster.
 
     Args:
         store_trace: writes the events to the broker's trace, or nothing where it keeps none.
@@ -62,9 +62,16 @@ class BrokerFaults:
         """The hook that injects the faults into its connections."""
         return faults_of(self._server, self._groups, self._events, rng)
 
-    def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
-        """Record a fault of a process of the cluster; returns the id of the event."""
-        event = self._events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
+    def record(self, kind: EventKind, process: str, verb: str, cause: str) -> str:
+        """Record that a process of the test cluster was killed, paused or started; returns the id of the event.
+
+        Args:
+            kind: kind of the event.
+            process: name of the process.
+            verb: past participle for the detail of the event, for instance "killed".
+            cause: id of the event that caused it, or an empty text.
+        """
+        event = self._events.emit(kind, cause=cause, broker=process, detail=f"{verb} {process}")
         # At once, because the process may be this one, and be killed next.
         self._store_trace()
         return event

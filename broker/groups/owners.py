@@ -1,7 +1,7 @@
 """Stores which user owns a client id, for as long as the client is a member of some group.
 
-A member belongs to the user that sent its heartbeats. Before another user may use the client id, the gate asks here for
-its owner, also after a restart of the broker. A member whose user loses a right leaves its group. Without access
+A member belongs to the user that sent its heartbeats. Before another user may use the client id, the gate
+(`remoting/security/gate.py`) asks here for its owner. The table outlives a restart of the broker. Without access
 control nothing is kept.
 """
 
@@ -15,7 +15,10 @@ create table if not exists owners (client_id text primary key, owner text not nu
 
 
 class MemberOwners:
-    """The owners of the members of one broker, stored with them."""
+    """The user of each client id that is a member at this broker, stored in the broker's metadata.
+
+    At the start, `restored` is called for each member that the group table reads back, and then `all_restored` once.
+    """
 
     def __init__(self, metadata: MetadataStore, *, is_kept: bool) -> None:
         self._is_kept = is_kept
@@ -26,7 +29,7 @@ class MemberOwners:
         self._stored: dict[str, str] = dict(self._rows.rows())
 
     def restored(self, group: str, client_id: str) -> None:
-        """A member of an earlier run is listed again."""
+        """A member that was there before the restart is listed again, with the owner that is stored."""
         self._groups.setdefault(client_id, {})[group] = None
         if client_id in self._stored:
             self._owners[client_id] = self._stored[client_id]

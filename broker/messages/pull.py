@@ -37,9 +37,9 @@ _CODES = {
 }
 """The response code of a pull without messages. RocketMQ: PullMessageProcessor.composeResponseHeader."""
 
-_MOVED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_TOO_BIG)
+_OFFSET_MOVED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_TOO_BIG)
 
-SKIPPED_HOLD_S = 1.0
+SKIPPED_PARK_S = 1.0
 """Longest time for which a pull that has skipped messages is parked; its answer has the offset after these."""
 
 
@@ -50,7 +50,7 @@ class Pulls(Feature):
         self,
         core: Core,
         topics: Topics,
-        moves: OffsetOutOfRangeReporter,
+        offset_moves: OffsetOutOfRangeReporter,
         access: PullAccess,
     ) -> None:
         self._access = access
@@ -60,7 +60,7 @@ class Pulls(Feature):
         self._refusal = core.barrier.refusal_of_parked
         self._wake_by = core.driver.wake_by
         self._topics = topics.table
-        self._moves = moves
+        self._offset_moves = offset_moves
         self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests(
             MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares
         )
@@ -82,7 +82,7 @@ class Pulls(Feature):
     # --- offsets of a queue ------------------------------------------------------------------------------------------
 
     def max_offset(self, connection: Connection, request: Command) -> Reply:
-        """The offset that the next message gets, the number of its topic, and the time."""
+        """The offset that the next message gets, the `TopicNumber` of its topic, and the time."""
         topic_id, queue_id = self._queue(request)
         return Reply(
             {
@@ -120,14 +120,14 @@ class Pulls(Feature):
     def queue_changed(self, topic: str, queue_id: int) -> None:
         """Run the parked pulls of a queue again; the answer to an earlier owner is LeaseLost."""
         for parked in self._parked.remove_place(topic, queue_id):
-            self._answer_again(parked, parked.deadline)
+            self._run_again(parked, parked.deadline)
 
     def group_settings_changed(self, group: str) -> None:
         """Run the parked pulls of a group again: the group may be switched off."""
         own = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
         self._parked.remove_requests(own)
         for parked in own:
-            self._answer_again(parked, parked.deadline)
+            self._run_again(parked, parked.deadline)
 
     def rights_changed(self, rights: CurrentRights) -> None:
         """Refuse the parked pulls that are not allowed any more."""
@@ -136,7 +136,7 @@ class Pulls(Feature):
     def expire(self, now: float) -> None:
         """Answer the parked pulls whose time has expired."""
         for parked in self._parked.expire(now):
-            self._answer_again(parked, None)
+            self._run_again(parked, None)
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None."""
@@ -146,21 +146,24 @@ class Pulls(Feature):
         """Forget the pulls of a closed connection."""
         self._parked.remove_connection(connection)
 
-    def _answer_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
+    def _run_again(self, parked: Parked[Connection], park_until: float | None) -> None:
         connection, request = parked.connection, parked.request
-        # Before it runs: it may take a lease for its member, and read messages that the next master gives to another.
+        # Checked before the pull runs: on a broker that is no longer the master it would take a lease, and would read
+        # messages that the new master delivers to another member.
         if refusal := self._refusal():
             connection.respond_error(request, refusal)
             return
         try:
-            reply = self._run(connection, request, hold_until)
+            reply = self._run(connection, request, park_until)
         except RlabError as error:
             connection.respond_error(request, error)
         else:
             if reply is not None:
                 connection.respond(request, reply.header, reply.body, reply.code)
 
-    def _run(self, connection: Connection, request: Command, hold_until: float | None) -> Reply | None:
+    def _run(self, connection: Connection, request: Command, park_until: float | None) -> Reply | None:
+        # First the checks of topic, queue, TopicNumber and lease, then the read, then the reasons to answer at once.
+        # Only a pull that passes all of these is parked.
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
         entry = self._topics.existing(topic)
@@ -170,30 +173,30 @@ class Pulls(Feature):
             return self._answer_recreated(entry, queue_id, number)
         lease = self._access.access(connection.number, header)
         if isinstance(lease, NotYet):
-            return self._not_yet(connection, request, entry, lease, hold_until)
+            return self._not_yet(connection, request, entry, lease, park_until)
         result = self._read(entry, header)
         if lease is not None:
-            # The member has all messages before the offset that it asks for, maybe from before a restart of the broker.
+            # The offset of a pull shows what the member has received, even if this broker sent it before a restart.
             reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
             lease.served = max(lease.served, reached)
             if header.get("token") is None:
                 self._access.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
-        if result.status in _MOVED:
-            self._moves.record(header, result, self._loop.time())
+        if result.status in _OFFSET_MOVED:
+            self._offset_moves.record(header, result, self._loop.time())
         elif result.next_offset - header["offset"] > result.n and (damaged := self._damaged(header, entry, result)):
             return _reply(result, damaged)
-        if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NO_MATCH):
+        if park_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NO_MATCH):
             return _reply(result)
         if result.next_offset < result.max_offset:
             # The queue has more messages than one read may scan: the next request continues, so that other clients are
             # served in between.
             return _reply(result)
         if result.status is ReadStatus.NO_MATCH:
-            # Parked at the offset after the messages that do not match, or each of them would cost the consumer a round
-            # trip; but not for long, because the consumer commits only offsets from answers.
+            # Parked at the offset after the messages that do not match: otherwise each of them would cost the consumer
+            # a round trip. Only for a short time, because a consumer commits only offsets that it got in an answer.
             request = request._replace(header={**header, "offset": result.next_offset})
-            hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
-        if full := self._park(connection, request, hold_until):
+            park_until = min(park_until, self._loop.time() + SKIPPED_PARK_S)
+        if full := self._park(connection, request, park_until):
             raise SystemBusy(full)
         return None
 
@@ -225,26 +228,26 @@ class Pulls(Feature):
         key = (entry.topic_id, header["queue_id"])
         damaged = self._store.damage.count(key, header["offset"], result.next_offset)
         if damaged:
-            self._moves.record_damaged(header, result, damaged, self._loop.time())
+            self._offset_moves.record_damaged(header, result, damaged, self._loop.time())
         return damaged
 
     def _not_yet(
-        self, connection: Connection, request: Command, entry: TopicEntry, wait: NotYet, hold_until: float | None
+        self, connection: Connection, request: Command, entry: TopicEntry, wait: NotYet, park_until: float | None
     ) -> Reply | None:
         """Park a pull that may not read yet, or answer with the offset from which on it may."""
-        if wait.wait_s and hold_until is not None:
-            until = min(hold_until, self._loop.time() + wait.wait_s)
+        if wait.wait_s and park_until is not None:
+            until = min(park_until, self._loop.time() + wait.wait_s)
             if not self._park(connection, request, until):
                 return None
-        return self._nothing(entry, request.header["queue_id"], wait.next_offset, wait.status)
+        return self._reply_without_messages(entry, request.header["queue_id"], wait.next_offset, wait.status)
 
     def _answer_recreated(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
         """Answer a pull whose offset belongs to a deleted topic of this name, or to an earlier disk of the broker."""
         first = self._store.min_offset(entry.topic_id, queue_id)
-        reply = self._nothing(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
+        reply = self._reply_without_messages(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
         return reply._replace(header={**reply.header, **number.to_header()})
 
-    def _nothing(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
+    def _reply_without_messages(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
         store, topic_id = self._store, entry.topic_id
         low, high = store.min_offset(topic_id, queue_id), store.max_offset(topic_id, queue_id)
         return _reply(ReadResult(status, b"", 0, next_offset, low, high))

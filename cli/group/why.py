@@ -13,7 +13,7 @@ from cli.complete import groups, topics
 from cli.group.reset import queue_of
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from model.errors import ConfigError, QueryNotFound
+from model.errors import QueryNotFound
 from model.message_queue import MessageQueue
 from process.output import document, print_json, print_line, print_table
 from process.runtime import run
@@ -41,7 +41,11 @@ def why(
     queue: Annotated[str | None, typer.Argument(metavar="BROKER:ID", help="Queue.", show_default=False)] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Group; not needed if one group has the queue.", show_default=False, autocompletion=groups),
+        typer.Option(
+            help="Group. It may be left out if only one group consumes the queue.",
+            show_default=False,
+            autocompletion=groups,
+        ),
     ] = None,
     message: Annotated[
         str | None,
@@ -54,8 +58,8 @@ def why(
 ) -> None:
     """Explain the last move of a queue, or the deliveries of a message.
 
-    Of a queue: the change of the world that began its last move, and each stage from there to the first message of the
-    new owner. Of a message: who got it, under which lease, and why it came twice, or never.
+    For a queue it shows the change that began its last move, and each stage up to the first message of the new owner.
+    For a message it shows which members got it, under which leases, and why it was delivered twice, or never.
 
     Example: rlab group why orders broker-a:3
 
@@ -67,11 +71,11 @@ def why(
         if topic is not None:
             raise typer.BadParameter("name a queue, or a message with --message, and not both")
         places = _places_of(message, namesrv)
-        stories, missing = run(lambda: _stories(places, group, trace or [], namesrv))
+        histories, missing = run(lambda: _histories(places, group, trace or [], namesrv))
         if json:
-            print_json({"deliveries": [document(each) for each in stories], "missing": str(missing)})
+            print_json({"deliveries": [document(each) for each in histories], "missing": str(missing)})
         else:
-            print_stories(stories)
+            print_histories(histories)
             print_missing(missing)
         return
     if topic is not None and queue is None:
@@ -118,19 +122,19 @@ async def _last_moves(
     from traces.why.moves import MoveTracker
 
     trackers: dict[str, MoveTracker] = {}
-    world: list[Event] = []
+    groupless: list[Event] = []
 
     def take(event: Event) -> None:
         if not event.group:
-            world.append(event)  # routes and brokers are causes for groups that come later in the trace
+            groupless.append(event)  # routes and brokers are causes for groups that come later in the trace
             for each in trackers.values():
                 each.process(event)
         elif group in (None, event.group):
             tracker = trackers.get(event.group)
             if tracker is None:
                 tracker = trackers[event.group] = MoveTracker(event.group)
-                for before in world:
-                    tracker.process(before)
+                for earlier in groupless:
+                    tracker.process(earlier)
             tracker.process(event)
 
     missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
@@ -141,13 +145,13 @@ async def _last_moves(
         of_group = f" in group {group}" if group else ""
         raise QueryNotFound(
             f"the trace has no move of {queue}{of_group}: it may be older, or the queue had no owner, or there is no "
-            f"such queue (rlab topic show {queue.topic}){_but(missing)}"
+            f"such queue (rlab topic show {queue.topic}){_missing_clause(missing)}"
         )
     return moves, missing
 
 
-def _but(missing: MissingTrace) -> str:
-    """The end of an error about data that the trace lacks."""
+def _missing_clause(missing: MissingTrace) -> str:
+    """The clause of an error message that names what the trace does not contain."""
     return f"; but {missing}" if missing else ""
 
 
@@ -201,19 +205,25 @@ def move_document(move: QueueMove) -> dict[str, object]:
 # --- a message -------------------------------------------------------------------------------------------------------
 
 
-async def _stories(
+async def _histories(
     places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
 ) -> tuple[list[MessageHistory], MissingTrace]:
+    """The history of a message at each of its places, in each group, or in one.
+
+    Raises:
+        QueryNotFound: the trace has no event of a group about these places.
+        RlabError: see `feed_trace`.
+    """
     from cli.trace.events import Skipped, feed_trace, print_clocks
     from model.events import Event
     from traces.why.messages import MessageTracker
 
     trackers: dict[tuple[str, MessageQueue, int], MessageTracker] = {}
-    general: list[Event] = []
+    groupless: list[Event] = []
 
     def take(event: Event) -> None:
         if not event.group:
-            general.append(event)
+            groupless.append(event)
             for each in trackers.values():
                 each.process(event)
             return
@@ -224,29 +234,28 @@ async def _stories(
                 key = (event.group, queue, offset)
                 if key not in trackers:
                     trackers[key] = MessageTracker(event.group, queue, offset)
-                    for before in general:
-                        trackers[key].process(before)
+                    for earlier in groupless:
+                        trackers[key].process(earlier)
                 trackers[key].process(event)
 
     missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     if not trackers:
         where = ", ".join(str(queue) for queue, _ in places)
-        raise ConfigError(
-            f"no group has ever had {where} in this trace" + (f" as {group}" if group else "") + _but(missing)
-        )
+        of_group = f"group {group}" if group else "a group"
+        raise QueryNotFound(f"no event of {of_group} in this trace is about {where}{_missing_clause(missing)}")
     return [tracker.history() for tracker in trackers.values()], missing
 
 
-def print_stories(stories: list[MessageHistory]) -> None:
+def print_histories(histories: list[MessageHistory]) -> None:
     """Print the deliveries of a message to each group, with the events that show them."""
     from traces.check.words import event_text
     from traces.why.words import clock, message_lines
 
-    for story in stories:
-        for line in message_lines(story):
+    for history in histories:
+        for line in message_lines(history):
             print_line(line)
-        events = [event for handout in story.handouts for event in handout.events]
-        events += [event for event in (story.skipped, story.passed, story.dead) if event is not None]
+        events = [event for handout in history.handouts for event in handout.events]
+        events += [event for event in (history.skipped, history.passed, history.dead) if event is not None]
         shown = sorted({event.id: event for event in events}.values(), key=lambda event: (event.t_ms, event.node))
         print_table(
             ["time (UTC)", "node", "event", ""],

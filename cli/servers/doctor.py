@@ -15,13 +15,14 @@ from process.runtime import FAILED, run
 def doctor(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     between: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.5, max=600, help="Time between the two looks at each group.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.5, max=600, help="Time between the two observations of each group."),
     ] = 5.0,
     minutes: Annotated[float, typer.Option(metavar="N", min=0, help="Consider events of the last N minutes.")] = 10.0,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Check a running cluster, and list each fault with its cause and its remedy.
+    """Check a running cluster, and list each problem with its reason and its remedy.
 
     It asks every name server and broker, looks at every group twice, and reads the events of the last minutes. It
     changes nothing, and joins no group. The exit code is 1 if something is wrong.
@@ -33,7 +34,7 @@ def doctor(
     from metrics.doctor.troubles import Diagnosis
 
     async def main() -> tuple[list[Diagnosis], str, str]:
-        print_note(f"looking for {between:g} s ...")
+        print_note(f"observing the cluster for {between:g} s ...")
         seen = await look(namesrv, between_s=between, minutes=minutes)
         return (
             diagnose(seen),

@@ -55,7 +55,7 @@ from model.limits import (
     BROKER_CHECK_S,
     PULL_RETRY_ERROR_S,
 )
-from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S, MASTER_QUIET_S
+from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S, OLD_MASTER_CONNECTION_S, OLD_MASTER_QUIET_S
 from remoting.client import Backoff, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
@@ -375,9 +375,9 @@ class Masters:
 
     async def _leave(self, address: str, connection: Connection) -> None:
         reads = connection.reads
-        await anyio.sleep(MASTER_QUIET_S)
+        await anyio.sleep(OLD_MASTER_QUIET_S)
         if connection.reads != reads:
-            await anyio.sleep(MASTER_LEFT_S - MASTER_QUIET_S)
+            await anyio.sleep(OLD_MASTER_CONNECTION_S - OLD_MASTER_QUIET_S)
         if address not in self._host.addresses():
             connection.drop_unsent("another replica is the master of this broker")
 

@@ -11,10 +11,11 @@
     nodes        the number of events of each node, and of missing events
 
     with spark_session("report") as spark:
-        tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
-        spark.read.parquet(str(tables / "rebalances")).show()
+        write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
+        spark.read.parquet("report/tables/rebalances").show()
 
-Tables join on ids of causes. `traces/figures/records.py` defines the columns of the tables of groups.
+Join tables on the columns that have the ids of causes. `traces/figures/records.py` defines the columns
+of the tables of groups.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def write_tables(
 ) -> tuple[int, tuple[ClockFault, ...]]:
     """Compute all tables and write each to a folder of its name, which is replaced.
 
-    Returns the number of skipped lines, and the clocks that were wrong, for a trace whose times it is to `correct`.
+    Returns the number of skipped lines, and the clocks that were wrong. With `correct`, times are corrected first;
+    without it, no clock counts as wrong.
 
     `read` is a trace, as `pipeline/trace/source.py` returns it; `files` are its files, if it was read from files. With
     a `group`, only that group counts. `progress` is called with the name of each table before it is computed.
@@ -67,12 +69,12 @@ def write_tables(
 
     # Later jobs read the tables of earlier ones from disk, so no table is computed twice, and memory holds one table.
     progress("events")
-    runs, others = write_events(read, directory / "events", group=group, files=files)
+    runs, skipped_lines = write_events(read, directory / "events", group=group, files=files)
     clocks = clocks_of_runs(directory / "events", runs) if correct else RIGHT_CLOCKS
     if not clocks.are_right:
         progress("events in right times")
         read = in_right_times(read, clocks)
-        runs, others = write_events(read, directory / "events", group=group)
+        runs, skipped_lines = write_events(read, directory / "events", group=group)
     events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
     if may_have_duplicates(events):
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at the same
@@ -90,7 +92,7 @@ def write_tables(
     write("transactions", transactions_of(events))
     # From all groups, because only all events of a node together are numbered without gaps.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
-    return others, clocks.faults
+    return skipped_lines, clocks.faults
 
 
 def set_aside(table: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from model.access_limits import MAX_PERMITTED, QUOTA_BURST_S
+from model.access_limits import MAX_REMEMBERED_PERMISSIONS, QUOTA_BURST_S
 from model.errors import NoPermission, SystemBusy
 from remoting.command import shown
 from remoting.security.needs import Wanted
@@ -81,7 +81,7 @@ class Principal:
 
     def permit(self, key: object) -> None:
         """Remember that a request is allowed."""
-        if len(self.permitted) >= MAX_PERMITTED:
+        if len(self.permitted) >= MAX_REMEMBERED_PERMISSIONS:
             self.permitted.clear()
         self.permitted.add(key)
 

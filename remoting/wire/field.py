@@ -4,7 +4,7 @@ A field that names a topic, a group, a client id, a query or a transaction decla
 named thing, or why it takes none. So the rights of a request follow from its schema, its body included
 (`remoting/security/needs.py`), and a test checks for all requests that each such field declares one of the two.
 
-    TOPIC.takes(Right.CONSUME)       the topic in this field has to be one that the user may consume
+    TOPIC.requires(Right.CONSUME)    the user must have the right to consume the topic in this field
     TOPIC.freely("why")              the request takes no right to it, for a reason
 """
 

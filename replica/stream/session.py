@@ -19,8 +19,8 @@ from broker.durability.metadata import MetadataStore
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
 from model.replica_limits import (
-    REPLICA_CATCH_UP_BYTES,
     REPLICA_CATCH_UP_SHARE,
+    REPLICA_CATCH_UP_WINDOW_BYTES,
     REPLICA_CHANGES_BYTES,
     REPLICA_FRAME_BYTES,
     REPLICA_PAUSE_S,
@@ -142,7 +142,7 @@ class ReplicaSession:
         replica = self.replica
         if replica.phase is Phase.FOLLOWING:
             return replica.unacked_bytes < REPLICA_WINDOW_BYTES and self._send_flushes()
-        if replica.unacked_bytes >= REPLICA_CATCH_UP_BYTES:
+        if replica.unacked_bytes >= REPLICA_CATCH_UP_WINDOW_BYTES:
             return False
         return self._send_chunk() if replica.phase is Phase.SNAPSHOT else self._send_files()
 

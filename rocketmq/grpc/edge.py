@@ -1,8 +1,8 @@
-"""GrpcEdge: one connection of RocketMQ 5 clients; handlers get the commands of this project.
+"""GrpcEdge: the codec of one connection of RocketMQ 5 clients.
 
-An edge is the codec of one connection, like `rocketmq/edge.py`. A call passes as a `GrpcQuestion`: the opaque number of
-the command keeps the call and the translator of its answer. Clients in one process share a connection, so each call has
-the client's id in its metadata.
+Like `rocketmq/edge.py` it translates calls to this project's commands, and the answers back. While a call is
+outstanding, the opaque number of its command is a `GrpcQuestion`: an int that carries the call and the translator of
+its answer. Clients in one process share a connection, so each call has the client's id in its metadata.
 
 No call depends on an earlier one, because a server that was restarted does not know what clients announced before.
 """
@@ -35,9 +35,9 @@ class Asked(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
 
     `answer` gets header, body and code of the answer, and returns the messages of the call's answer. `refusal` is the
-    message whose status is set where the request is refused, if that is not an empty one. Once its
-    client has reset the call, `cancel` makes a request that ends this one, whose number it gets, and `unread` gets the
-    answer.
+    answer of a refused request, to which the status is added; None for an empty one. When the client resets the call,
+    `cancel` makes a command that ends this request, from the opaque number of this request. An answer that comes after
+    that is given to `unread`.
     """
 
     code: RequestCode
@@ -50,12 +50,12 @@ class Asked(NamedTuple):
     cancel: Callable[[int], Command] | None = None
 
 
-class Unasked(int):
+class OwnOpaque(int):
     """The opaque number of a request that the edge itself sends."""
 
 
-_UNASKED = Unasked(0)
-Subscribed = dict[str, dict[str, Expression]]
+_OWN_OPAQUE = OwnOpaque(0)
+Subscriptions = dict[str, dict[str, Expression]]
 """Group -> topic -> filter, of one client."""
 
 
@@ -66,7 +66,7 @@ class GrpcCaller:
     facts: Facts
     peer: Peer
     picked_queues: int = 0
-    groups: dict[str, Subscribed] = field(default_factory=dict)
+    groups: dict[str, Subscriptions] = field(default_factory=dict)
 
     def subscribed(self, call: GrpcCall, group: str, topics: Mapping[str, Expression]) -> None:
         """Remember what the client of a call reads, for its heartbeats; of too many clients the oldest is forgotten."""
@@ -78,7 +78,7 @@ class GrpcCaller:
 
     def command(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> Command:
         """A request of the edge itself; its answer is dropped."""
-        return Command(REQUEST, code, _UNASKED, header, body)
+        return Command(REQUEST, code, _OWN_OPAQUE, header, body)
 
     def ask(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
         """Send a request of the edge itself; its answer is dropped."""
@@ -99,7 +99,10 @@ Raises:
 
 
 class Rpc(NamedTuple):
-    """One RPC: its translator, the names of its message and of its answer, and whether it lasts as long as its peer."""
+    """One RPC: its translator, the names of its message and of its answer, and whether it is a stream.
+
+    A stream stays open until its client ends it.
+    """
 
     translate: Translator
     request: str
@@ -109,7 +112,10 @@ class Rpc(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GrpcDialect:
-    """RocketMQ's gRPC protocol for one server: its RPCs by name; `elsewhere` ends the refusal of any other."""
+    """RocketMQ's gRPC protocol for one server: its RPCs by name.
+
+    `elsewhere` is the end of the error message for an unknown RPC.
+    """
 
     facts: Facts
     rpcs: Mapping[str, Rpc]
@@ -121,7 +127,7 @@ class GrpcDialect:
         return replace(self, check=check)
 
     def codec(self, peer: Peer) -> GrpcEdge:
-        """See `remoting.codec.Dialect`; `door` has the rest of a dialect."""
+        """See `remoting.codec.Dialect`; `rocketmq/grpc/door.py` recognises the protocol, and calls this."""
         return GrpcEdge(self, peer)
 
 
@@ -171,7 +177,7 @@ class GrpcEdge:
             return commands
         try:
             for kind, call in self._http2.receive(data):
-                command = self._happened(kind, call)
+                command = self._on_call_event(kind, call)
                 if command is not None:
                     commands.append(command)
         except ProtocolError as error:
@@ -182,15 +188,18 @@ class GrpcEdge:
             self._peer.send_frame(out)
         return commands
 
-    def _happened(self, kind: CallEvent, call: GrpcCall) -> Command | None:
+    def _on_call_event(self, kind: CallEvent, call: GrpcCall) -> Command | None:
         if kind is CallEvent.CANCELLED:
-            asked = call.note
-            return asked.asked.cancel(int(asked)) if isinstance(asked, GrpcQuestion) and asked.asked.cancel else None
+            question = call.opaque
+            if isinstance(question, GrpcQuestion) and question.asked.cancel is not None:
+                return question.asked.cancel(int(question))
+            return None
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is None:
             text = f"{call.method[:200]} is not served here: {self._dialect.elsewhere}"
             self._http2.fail(call, UNIMPLEMENTED, text)
             return None
+        # A stream is answered message by message, any other call when its message is complete.
         if kind is CallEvent.MESSAGE:
             return self._translate(call, rpc) if rpc.is_stream else None
         if rpc.is_stream:
@@ -223,7 +232,7 @@ class GrpcEdge:
         self._opaque += 1
         opaque = GrpcQuestion(self._opaque)
         opaque.call, opaque.rpc, opaque.asked = call, rpc, asked
-        call.note = opaque
+        call.opaque = opaque
         return Command(REQUEST, asked.code, opaque, asked.header, asked.body)
 
     # --- encoding ----------------------------------------------------------------------------------------------------
@@ -232,7 +241,7 @@ class GrpcEdge:
         """See `remoting.codec.Codec`. A command without a form in this protocol becomes zero bytes."""
         if flags != RESPONSE:
             return b""
-        if isinstance(opaque, Unasked):
+        if isinstance(opaque, OwnOpaque):
             return b""
         if not isinstance(opaque, GrpcQuestion):
             # About the connection: the reason why it is closed.

@@ -75,11 +75,11 @@ class GrpcCall:
         message: the last message that came, without its prefix.
         messages: how many have come.
         open: whether an answer would reach the peer.
-        note: whatever the edge keeps with it.
+        opaque: the opaque number of its outstanding command, which the edge sets; None before.
     """
 
     __slots__ = (
-        *("announced", "begun", "buffer", "message", "messages", "metadata", "method", "note", "number", "open"),
+        *("announced", "begun", "buffer", "message", "messages", "metadata", "method", "number", "opaque", "open"),
         "window",
     )
 
@@ -94,7 +94,7 @@ class GrpcCall:
         self.buffer = bytearray()
         self.announced = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
         self.window = _WINDOW
-        self.note: Any = None
+        self.opaque: Any = None
 
     @property
     def timeout_ms(self) -> int | None:

@@ -1,8 +1,9 @@
 """The frames of `rlab fuzz --grpc`: calls of RocketMQ 5's clients over HTTP/2, made from a seed. Pure.
 
-A batch has 64 calls, and needs nothing of the batches before it: headers are packed without a table, and the number of
-a call follows from the number of the batch. Most calls have a message with some fields of odd values; others have odd
-headers, no message, two messages, a wrong length, or garbage in the place of a message. Some are reset by their sender.
+A batch has 64 calls, and needs nothing of the batches before it: headers are encoded without HPACK's dynamic table,
+and the stream id of a call follows from the number of the batch. Most calls have a message with some fields of odd
+values; others have odd headers, no message, two messages, a wrong length, or garbage in the place of a message. Some
+are reset by their sender.
 
 Broken frames end the connection: garbage, frames of a wrong length or order, and floods of frames that do no work.
 """
@@ -29,7 +30,7 @@ from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzFrame
 if TYPE_CHECKING:
     from random import Random
 
-_DATA, _HEADERS, _PRIORITY, _RST, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = range(10)
+_DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = range(10)
 _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x4, 0x8
 _HEAD_BYTES = 9
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
@@ -40,14 +41,14 @@ _LONG = (2**53, 2**63 - 1, -(2**63), 10**12)
 _BODIES = (b"", b"body", b"\xff\xfe", b"x" * 9_000, bytes(300))
 _PATHS = (_SERVICE, _SERVICE + "Nothing", "/grpc.health.v1.Health/Check", "", "/" + "x" * 500)
 _SIGNED = "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=0g"
-_HELD, _MAX_HELD_MS = "long_polling_timeout", 20
-_ITEMS = 3
-_DEEP = 4
+_POLL_TIMEOUT_FIELD, _MAX_POLL_MS = "long_polling_timeout", 20
+_MAX_ITEMS = 3
+_MAX_DEPTH = 4
 
 
-def frame_of(kind: int, payload: bytes = b"", number: int = 0, flags: int = 0) -> bytes:
+def frame_of(frame_type: int, payload: bytes = b"", stream_id: int = 0, flags: int = 0) -> bytes:
     """One frame of HTTP/2."""
-    return len(payload).to_bytes(3) + bytes((kind, flags)) + number.to_bytes(4) + payload
+    return len(payload).to_bytes(3) + bytes((frame_type, flags)) + stream_id.to_bytes(4) + payload
 
 
 class GrpcAnswers:
@@ -67,28 +68,28 @@ class GrpcAnswers:
             end = _HEAD_BYTES + int.from_bytes(self._buffer[:3])
             if len(self._buffer) < end:
                 break
-            kind, flags, number = self._buffer[3], self._buffer[4], int.from_bytes(self._buffer[5:9])
-            self._frame(kind, flags, number, self._buffer[_HEAD_BYTES:end], answers)
+            frame_type, flags, stream_id = self._buffer[3], self._buffer[4], int.from_bytes(self._buffer[5:9])
+            self._frame(frame_type, flags, stream_id, self._buffer[_HEAD_BYTES:end], answers)
             self._buffer = self._buffer[end:]
         return answers
 
-    def _frame(self, kind: int, flags: int, number: int, payload: bytes, answers: list[FuzzAnswer]) -> None:
-        if kind == _DATA and _INTERNAL in payload:
-            self._failed[number] = _INTERNAL.decode()
-        elif kind == _GOAWAY:
+    def _frame(self, frame_type: int, flags: int, stream_id: int, payload: bytes, answers: list[FuzzAnswer]) -> None:
+        if frame_type == _DATA and _INTERNAL in payload:
+            self._failed[stream_id] = _INTERNAL.decode()
+        elif frame_type == _GOAWAY:
             answers.append(FuzzAnswer(0, ResponseCode.PROTOCOL_ERROR, payload[8:].decode(errors="replace")))
-        elif kind == _PING and not flags:
+        elif frame_type == _PING and not flags:
             answers.append(FuzzAnswer(0, 0, "", frame_of(_PING, payload, flags=1)))
-        elif kind == _HEADERS:
+        elif frame_type == _HEADERS:
             try:
                 headers = {str(name): str(value) for name, value in self._headers.decode(payload)}
             except HPACKError as error:
                 self.error = ProtocolError(f"headers of the server cannot be read: {error}")
                 return
             if flags & _END_STREAM:
-                failure = self._failed.pop(number, "")
+                failure = self._failed.pop(stream_id, "")
                 code = ResponseCode.SYSTEM_ERROR if failure else int(headers.get("grpc-status", "-1"))
-                answers.append(FuzzAnswer(number, code, failure or headers.get("grpc-message", "")))
+                answers.append(FuzzAnswer(stream_id, code, failure or headers.get("grpc-message", "")))
 
 
 class GrpcFrames(Frames):
@@ -97,7 +98,7 @@ class GrpcFrames(Frames):
     opening = (
         PREFACE
         + frame_of(_SETTINGS, struct.pack(">HI", 4, 2**31 - 1))
-        + frame_of(_WINDOW, (2**31 - 1 - 65_535).to_bytes(4))
+        + frame_of(_WINDOW_UPDATE, (2**31 - 1 - 65_535).to_bytes(4))
     )
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
@@ -116,7 +117,8 @@ class GrpcFrames(Frames):
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _request_with(self, opaque: int) -> FuzzFrame:
-        rng, number = self._rng, 2 * (opaque % 2**30) - 1
+        rng = self._rng
+        stream_id = 2 * (opaque % 2**30) - 1  # a client's streams have odd ids; the first opaque is 1
         name, rpc = rng.choice(self._rpcs)
         message = self._message(WORDS[rpc.request], 0)
         data = message.SerializeToString()
@@ -125,15 +127,15 @@ class GrpcFrames(Frames):
             path = rng.choice(_PATHS)
         elif chance < 0.1:
             data = rng.choice((rng.randbytes(rng.randrange(40)), data[: len(data) // 2], data * 2))
-        text = f"call {number} {path} {' '.join(str(message).split())[:300]}"
-        head = self._headers(number, path)
-        body = self._bodies(data)
+        text = f"call {stream_id} {path} {' '.join(str(message).split())[:300]}"
+        head = self._headers(stream_id, path)
+        body = self._length_prefixed(data)
         if rng.random() < 0.04:
-            reset = frame_of(_RST, rng.choice(_NUMBERS).to_bytes(4, signed=True), number)
-            return FuzzFrame(head + _pieces(number, body, end=False) + reset, None, text)
-        return FuzzFrame(head + _pieces(number, body, end=True), number, text)
+            reset = frame_of(_RST_STREAM, rng.choice(_NUMBERS).to_bytes(4, signed=True), stream_id)
+            return FuzzFrame(head + _data_frames(stream_id, body, end=False) + reset, None, text)
+        return FuzzFrame(head + _data_frames(stream_id, body, end=True), stream_id, text)
 
-    def _headers(self, number: int, path: str) -> bytes:
+    def _headers(self, stream_id: int, path: str) -> bytes:
         rng = self._rng
         headers = {
             **{":method": "POST", ":scheme": "http", ":path": path or "/", ":authority": "fuzz"},
@@ -146,24 +148,24 @@ class GrpcFrames(Frames):
         encoder = HeaderEncoder()
         encoder.header_table_size = 0
         packed = encoder.encode([Header(name, value) for name, value in headers.items()], huffman=rng.random() < 0.5)
-        return frame_of(_HEADERS, packed, number, _END_HEADERS)
+        return frame_of(_HEADERS, packed, stream_id, _END_HEADERS)
 
-    def _bodies(self, data: bytes) -> bytes:
-        """The message with its prefix, most often."""
+    def _length_prefixed(self, data: bytes) -> bytes:
+        """The length-prefixed message; in 6 of 100 calls a malformed one."""
         rng, whole = self._rng, b"\0" + len(data).to_bytes(4) + data
         chance = rng.random()
         if chance > 0.06:
             return whole
-        lying = b"\0\xff\xff\xff\xff" + data
-        return rng.choice((b"", whole * 2, whole[:-1], b"\x01" + whole[1:], lying, whole + b"\0"))
+        wrong_length = b"\0\xff\xff\xff\xff" + data
+        return rng.choice((b"", whole * 2, whole[:-1], b"\x01" + whole[1:], wrong_length, whole + b"\0"))
 
     def _message(self, kind: Any, depth: int) -> Any:
-        """A message with most of its fields."""
+        """A random message of this type; about one field in five is left out."""
         rng, message = self._rng, kind()
         for field in kind.DESCRIPTOR.fields:
-            if field.name != _HELD and (rng.random() < 0.2 or depth > _DEEP):
+            if field.name != _POLL_TIMEOUT_FIELD and (rng.random() < 0.2 or depth > _MAX_DEPTH):
                 continue
-            values = [self._value(field, depth) for _ in range(rng.randrange(_ITEMS) if field.is_repeated else 1)]
+            values = [self._value(field, depth) for _ in range(rng.randrange(_MAX_ITEMS) if field.is_repeated else 1)]
             if field.message_type is not None and field.message_type.GetOptions().map_entry:
                 getattr(message, field.name).update({rng.choice(_TEXTS): rng.choice(_TEXTS) for _ in values})
             elif field.is_repeated:
@@ -176,8 +178,8 @@ class GrpcFrames(Frames):
 
     def _value(self, field: Any, depth: int) -> Any:
         rng = self._rng
-        if field.name == _HELD:
-            return WORDS["Duration"](nanos=rng.randrange(_MAX_HELD_MS) * 1_000_000)
+        if field.name == _POLL_TIMEOUT_FIELD:
+            return WORDS["Duration"](nanos=rng.randrange(_MAX_POLL_MS) * 1_000_000)
         if field.name in ("topic", "group", "name") and rng.random() < 0.8 and field.message_type is not None:
             return WORDS["Resource"](name="orders" if field.name == "topic" else "fuzz")
         if field.message_type is not None:
@@ -204,30 +206,33 @@ class GrpcFrames(Frames):
         return frame_of(rng.randrange(12), payload, rng.choice((0, 1, 2, 3, 2**31 - 1)), rng.randrange(256))
 
     def _flood(self) -> bytes:
-        kind, payload = self._rng.choice(
-            ((_PING, bytes(8)), (_SETTINGS, b""), (_PRIORITY, bytes(5)), (_WINDOW, b"\0\0\0\1"), (77, b""))
+        frame_type, payload = self._rng.choice(
+            # 77 is an unknown frame type
+            ((_PING, bytes(8)), (_SETTINGS, b""), (_PRIORITY, bytes(5)), (_WINDOW_UPDATE, b"\0\0\0\1"), (77, b""))
         )
-        return frame_of(kind, payload, 1 if kind == _PRIORITY else 0) * 5_000
+        # PRIORITY on stream 0 would be an error at once. All frames together are more than `MAX_HTTP2_SPARE_FRAMES`.
+        return frame_of(frame_type, payload, 1 if frame_type == _PRIORITY else 0) * 5_000
 
     def _resets(self) -> bytes:
-        first = 2**31 - 1_001
+        first = 2**31 - 1_001  # 500 of the last stream ids, above those of all calls: more than `MAX_HTTP2_RESETS`
         return b"".join(
-            self._headers(number, _SERVICE + "SendMessage") + frame_of(_RST, bytes(4), number)
-            for number in range(first, first + 1_000, 2)
+            self._headers(stream_id, _SERVICE + "SendMessage") + frame_of(_RST_STREAM, bytes(4), stream_id)
+            for stream_id in range(first, first + 1_000, 2)
         )
 
     def _long_headers(self) -> bytes:
-        number = 2**31 - 1
-        return frame_of(_HEADERS, bytes(10), number) + frame_of(_CONTINUATION, bytes(9_000), number) * 4
+        stream_id = 2**31 - 1
+        # In all more than `MAX_HTTP2_HEADER_BYTES`, and never ended.
+        return frame_of(_HEADERS, bytes(10), stream_id) + frame_of(_CONTINUATION, bytes(9_000), stream_id) * 4
 
     def _unfinished(self) -> bytes:
-        number = 2**31 - 1
-        return self._headers(number, _SERVICE + "SendMessage") + frame_of(_DATA, b"\0\0\0\1\0half", number)
+        stream_id = 2**31 - 1
+        return self._headers(stream_id, _SERVICE + "SendMessage") + frame_of(_DATA, b"\0\0\0\1\0half", stream_id)
 
 
-def _pieces(number: int, body: bytes, *, end: bool) -> bytes:
-    """The body in frames."""
+def _data_frames(stream_id: int, body: bytes, *, end: bool) -> bytes:
+    """The body as DATA frames."""
     size = 16_384
     pieces = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
-    frames = [frame_of(_DATA, piece, number) for piece in pieces[:-1]]
-    return b"".join((*frames, frame_of(_DATA, pieces[-1], number, _END_STREAM if end else 0)))
+    frames = [frame_of(_DATA, piece, stream_id) for piece in pieces[:-1]]
+    return b"".join((*frames, frame_of(_DATA, pieces[-1], stream_id, _END_STREAM if end else 0)))

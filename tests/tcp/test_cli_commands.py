@@ -178,7 +178,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
     assert "no message with id 'nonsense' is stored" in terminal.error("message show nonsense")
     assert "no message with id 'nonsense' is in a queue" in terminal.error("group why --message nonsense")
     said = terminal.type(f"group why --message {message['message_id']}").stderr
-    assert said == "error: no group has ever had letters@broker-a:0 in this trace\n"
+    assert said == "error: no event of a group in this trace is about letters@broker-a:0\n"
     assert "'nowhere' does not exist" in terminal.error("message find nowhere --key k")
 
 

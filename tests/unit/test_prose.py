@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import re
 from collections import Counter
@@ -19,6 +20,8 @@ PURE_PACKAGES = [module for module in PURE_MODULES if f"{module.replace('.', '/'
 
 CODE_OR_QUOTATION = re.compile(r'```.*?```|``[^`]*``|`[^`]*`|"[^"\n]{1,200}"', re.DOTALL)
 FINDERS = tuple(re.compile(pattern, re.IGNORECASE) for pattern, _, _ in PATTERNS)
+FOREIGN_CALLS = {"process", "has", "save", "show", "start_http_server", "MACHINE_ROOM"}
+"""Calls in examples of functions that are the reader's, Spark's or a library's, and a name of a strategy."""
 COMMENT = re.compile(r"(?:^|(?<=\s))#:? (.*)$")
 
 
@@ -149,3 +152,52 @@ def test_prose_is_plain_english() -> None:
 def test_no_sentence_is_allowed_that_is_not_there() -> None:
     everything = [" ".join(text.split()) for text in prose().values()]
     assert [sentence for sentence in ALLOWED if not any(sentence in text for text in everything)] == []
+
+
+def names_in(source: Source) -> Iterator[str]:
+    """Every name that the code of a file defines, imports or uses."""
+    for node in source.nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+                yield name
+
+
+def calls_in_examples(source: Source) -> Iterator[str]:
+    """The names that the indented lines of docstrings call, if a line is Python up to its remarks."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        indent = 4 + (0 if isinstance(node, ast.Module) else node.col_offset + 4)
+        for line in (ast.get_docstring(node, clean=False) or "").splitlines():
+            if not line.startswith(" " * indent):
+                continue
+            code = re.split(r"\s{2,}|->", line.strip().removeprefix(">>> "))[0]
+            try:
+                tree = ast.parse(f"{code} pass" if code.endswith(":") else code)
+            except SyntaxError:
+                continue  # words, a picture, or a line of a longer statement
+            for call in ast.walk(tree):
+                match call:
+                    case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                        yield name
+
+
+def test_a_call_in_an_example_has_the_name_of_something_in_its_package() -> None:
+    names = {*dir(builtins), *FOREIGN_CALLS}
+    packages: dict[str, set[str]] = {}
+    for source in shipped():
+        packages.setdefault(source.path.split("/")[0], set()).update(names_in(source))
+    wrong = {
+        source.path: unknown
+        for source in shipped()
+        if (unknown := set(calls_in_examples(source)) - packages[source.path.split("/")[0]] - names)
+    }
+    assert wrong == {}
+
+
+def test_the_calls_of_an_example_are_found_and_its_words_are_not() -> None:
+    example = ["a.one(two(1))    three(3)", "for x in four(5):", "six (words here"]
+    text = '"""Make it.\n\n    ' + "\n    ".join(example) + '\n"""'
+    assert [*calls_in_examples(parse("client/example.py", text))] == ["one", "two", "four"]

@@ -1,12 +1,12 @@
 """Queues whose offsets were reset while clients of RocketMQ consume them, until one of these follows. Pure.
 
-A member with leases is stopped by the end of its lease. A client of RocketMQ has no lease: when it is notified it drops
-its fetched messages and waits 10 s, and during these it still commits its old offset every 5 s. So from the reset on,
+A member with leases is stopped by the end of its lease. A client of RocketMQ has no lease: when it is notified, it
+drops its fetched messages and waits 10 s. In this time it still commits its old offset every 5 s. So from the reset on,
 until a member pulls the queue from the new offset:
 
-    commits   of another offset, by members without leases, are refused: they would undo the reset
-    pulls     from another offset bring nothing, because they began before the reset. After `RESET_FOLLOW_S` the answer
-              has the new offset; for a consumer that is not notified (lite pull) it has it at once
+    commits   of another offset by members without leases are refused: they would undo the reset
+    pulls     from another offset bring nothing, because they began before the reset. After `RESET_FOLLOW_S` they are
+              answered with the new offset. A lite pull consumer is not notified, so it gets the new offset at once
 
 RocketMQ: Broker2Client.resetOffset, and ConsumerOffsetManager.resetOffsetTable, which forgets it with the first pull. A
 broker that restarts in these seconds loses its pending resets, and the old offset may win.
@@ -24,7 +24,7 @@ Place = tuple[str, QueueKey]
 """Group and queue."""
 
 
-class Followed(NamedTuple):
+class PendingReset(NamedTuple):
     """The answer to a pull of a queue that was reset: nothing before `at` (loop time, seconds), then `offset`."""
 
     offset: int
@@ -32,20 +32,23 @@ class Followed(NamedTuple):
 
 
 class PendingResets:
-    """The resets of one broker that no member has followed yet; no more than there are committed offsets."""
+    """The resets of one broker that no member has followed yet; bounded by the number of committed offsets."""
 
     def __init__(self) -> None:
-        self._pending: dict[Place, Followed] = {}
+        self._pending: dict[Place, PendingReset] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, place: Place, offset: int, now: float) -> None:
         """Record that a queue was reset to an offset."""
-        self._pending[place] = Followed(offset, now + RESET_FOLLOW_S)
+        self._pending[place] = PendingReset(offset, now + RESET_FOLLOW_S)
 
-    def pulled(self, place: Place, offset: int) -> Followed | None:
-        """Record a pull of a member without leases from an offset; None if it may read, which ends a pending reset."""
+    def pulled(self, place: Place, offset: int) -> PendingReset | None:
+        """Record a pull of a member without leases; returns the reset that it has to follow first, or None.
+
+        None if no reset is pending, or if the pull is from the new offset, which ends the pending reset.
+        """
         pending = self._pending.get(place)
         if pending is None:
             return None

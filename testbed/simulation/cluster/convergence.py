@@ -1,13 +1,13 @@
-"""Compares targets and owners of a group's queues: decides if a simulated group has converged.
+"""Compares the expected and the real owners of a group's queues: decides if a simulated group has converged.
 
-Invariant: the target is computed from the facts (which processes run, which topics they have) and never from the state
-of a client. So a group that matches its target is correct, not only consistent with itself.
+Invariant: the expected owners are computed from the facts (which processes run, which topics they have) and never from
+the state of a client. So a group that matches them is correct, not only consistent with itself.
 
 Example: members c1 and c2, one broker with two queues, and c2 has just joined:
 
-    target    {t:broker-a:0: (c1,), t:broker-a:1: (c2,)}
-    owners    {t:broker-a:0: (c1,), t:broker-a:1: (c1,)}
-    differences    ["t:broker-a:1 should be of c2 and is of c1"]
+    expected       {t:broker-a:0: (c1,), t:broker-a:1: (c2,)}
+    owners         {t:broker-a:0: (c1,), t:broker-a:1: (c1,)}
+    differences    ["t:broker-a:1 should belong to c2, and belongs to c1"]
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def target_of(
     *,
     retry_topics: bool,
 ) -> Owners:
-    """The owner that each queue of a group should have, if only its live consumers and these running brokers count.
+    """The owner that each queue of a group should have, computed from its live consumers and these running brokers.
 
     `retry_topics` says whether the queues of retry topics count.
     """
@@ -67,7 +67,7 @@ def target_of(
 
 
 def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topics: bool) -> Owners:
-    """The owners of each queue, as the live members see it."""
+    """The owners of each queue: the live members that list it as their own."""
     owners: Owners = {}
     live = [each for each in consumers if each.live and each.group == group]
     for consumer in sorted(live, key=lambda each: each.client_id):
@@ -77,23 +77,23 @@ def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topic
     return dict(sorted(owners.items()))
 
 
-def differences(group: str, target: Owners, owners: Owners, brokers: Iterable[RunningBroker]) -> list[str]:
+def differences(group: str, expected: Owners, owners: Owners, brokers: Iterable[RunningBroker]) -> list[str]:
     """A line for each queue whose owner or lease is not as it should be; empty when the group has converged.
 
     An owner without a lease on its broker may not commit.
     """
-    found = [
-        f"{queue} should be of {_named(target.get(queue))} and is of {_named(owners.get(queue))}"
-        for queue in sorted({*target, *owners})
-        if target.get(queue) != owners.get(queue)
+    lines = [
+        f"{queue} should belong to {_named(expected.get(queue))}, and belongs to {_named(owners.get(queue))}"
+        for queue in sorted({*expected, *owners})
+        if expected.get(queue) != owners.get(queue)
     ]
     for broker in brokers:
-        for queue, (client_id, *_) in target.items():
+        for queue, (client_id, *_) in expected.items():
             leased = broker.broker.leases.table.held_by(group, client_id)
             if queue.broker_name == broker.name and QueueKey(queue.topic, queue.queue_id) not in leased:
-                found.append(f"{queue} is not leased to {client_id}")
-    return found
+                lines.append(f"{queue} is not leased to {client_id}")
+    return lines
 
 
 def _named(client_ids: tuple[str, ...] | None) -> str:
-    return " and ".join(client_ids) if client_ids else "nobody"
+    return " and ".join(client_ids) if client_ids else "no member"

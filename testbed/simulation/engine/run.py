@@ -260,7 +260,7 @@ class _Run:
         began_s = self.simulation.loop.time()
         await acts.make_whole()
         if self.live is not None:
-            await self.live.wait_serving(await acts.of_sets.lose_others())
+            await self.live.wait_serving(await acts.of_sets.fail_all_but_one())
         self.clock_s += self.simulation.loop.time() - began_s
 
     async def _heal(self, acts: Acts, load: SimulatedLoad, *, for_good: bool) -> None:
@@ -310,7 +310,7 @@ class _Run:
 
 
 def _queue_of(difference: str) -> MessageQueue:
-    """The queue that a difference is about, as in `orders@broker-a:0 should be of ...`."""
+    """The queue that a difference is about, as in `orders@broker-a:0 should belong to ...`."""
     topic, _, rest = difference.partition(" ")[0].rpartition("@")
     broker, _, queue_id = rest.rpartition(":")
     return MessageQueue(topic, broker, int(queue_id))

@@ -23,7 +23,7 @@ from testbed.simulation.engine.programme import Step
 from testbed.simulation.kernel.network import Fault
 
 OLD_COPY_S = 2.0
-"""How long a replica runs that an old copy of its directory was put back for, if it is not refused as it should be."""
+"""How long a replica may run on an old copy of its directory, if its start is wrongly accepted."""
 
 
 class SetActs:
@@ -32,28 +32,28 @@ class SetActs:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        later: Callable[[float, Callable[[], object]], None],
-        rest: Callable[[float], Awaitable[bool]],
-        swapped: Callable[[Path], None],
+        call_later: Callable[[float, Callable[[], object]], None],
+        wait: Callable[[float], Awaitable[bool]],
+        on_replaced: Callable[[Path], None],
     ) -> None:
-        """`later` calls a function after a time, and `rest` waits, unless everything is healed before.
+        """`call_later` calls a function after a time, and `wait` waits, unless everything is healed before.
 
-        `swapped` is called with a directory in whose place another one was put.
+        `on_replaced` is called with the path of a directory that was replaced by another one.
         """
-        self._cluster, self._later, self._rest, self._swapped = cluster, later, rest, swapped
-        self._cut: dict[Fault, None] = {}
+        self._cluster, self._call_later, self._wait, self._on_replaced = cluster, call_later, wait, on_replaced
+        self._faults: dict[Fault, None] = {}
 
     def heal(self) -> None:
         """End the faults of the register, and let all replicas go on."""
-        for fault in list(self._cut):
+        for fault in list(self._faults):
             fault.heal()
-        self._cut.clear()
+        self._faults.clear()
         for replica in self._cluster.replicas.values():
             replica.to_register.down = False
             replica.to_register.lose_answers = 0
             replica.to_register.delay_s = 0.0
 
-    def _found(self, host: str) -> tuple[SimulatedSet, SimulatedReplica, int]:
+    def _replica_at(self, host: str) -> tuple[SimulatedSet, SimulatedReplica, int]:
         """The set and the replica of a host, and its replica id: they join in the order of their numbers."""
         name, _, number = host.rpartition("-")
         found = self._cluster.brokers[name]
@@ -61,13 +61,17 @@ class SetActs:
         return found, self._cluster.replicas[host], int(number)
 
     async def hand_over(self, step: Step) -> bool:
-        """An operator lets the master hand over to this replica. Raises RlabError: it is refused."""
-        found, replica, replica_id = self._found(step.who)
+        """An operator lets the master hand over to this replica.
+
+        Raises:
+            RlabError: the handover is refused.
+        """
+        found, replica, replica_id = self._replica_at(step.who)
         master = found.master
         if master is None or master is replica:
             return False
         with self._cluster.simulation.on_host(master.host):
-            await anyio.lowlevel.checkpoint()  # a process that is stopped serves the request when it goes on
+            await anyio.lowlevel.checkpoint()  # a frozen process receives the request only when it runs again
             if master.process is None or master.process.running is None:
                 return False
             await master.process.hand_over(replica_id)
@@ -75,7 +79,7 @@ class SetActs:
 
     async def elect(self, step: Step) -> bool:
         """An operator makes this replica the master, if it is in sync and the master does not answer."""
-        found, _, replica_id = self._found(step.who)
+        found, _, replica_id = self._replica_at(step.who)
         simulation = self._cluster.simulation
         answers = partial(master_answers, rng=Random(f"operator {simulation.seed}"))
         with simulation.on_host("operator"):
@@ -83,8 +87,8 @@ class SetActs:
         return True
 
     async def put_back(self, step: Step) -> bool:
-        """A copy of the directory that was made before the last start is put back; it has to be refused."""
-        found, replica, replica_id = self._found(step.who)
+        """Put back a copy of the directory from before the last start; the replica must refuse to start on it."""
+        found, replica, replica_id = self._replica_at(step.who)
         if not replica.serves:
             return False
         directory = self._cluster.data_dir / replica.name
@@ -92,7 +96,7 @@ class SetActs:
         await _end(replica)
         shutil.copytree(directory, old)
         await replica.start()
-        await self._rest(step.for_s)
+        await self._wait(step.for_s)
         await _end(replica)
         if not await self._is_old(old, found.name, replica_id):
             shutil.rmtree(old)  # the process in between was killed before it counted its start
@@ -100,18 +104,18 @@ class SetActs:
             return False
         directory.rename(newest)
         old.rename(directory)
-        self._swapped(directory)
+        self._on_replaced(directory)
         replica.has_old_copy = True
         try:
             with suppress(OldReplica):
                 await replica.start()
-                await self._rest(OLD_COPY_S)
+                await self._wait(OLD_COPY_S)
             await _end(replica)
         finally:
             replica.has_old_copy = False
             shutil.rmtree(directory)
             newest.rename(directory)
-            self._swapped(directory)
+            self._on_replaced(directory)
         await replica.start()
         return True
 
@@ -122,57 +126,57 @@ class SetActs:
         return identity is not None and member is not None and identity.incarnation < member.incarnation
 
     async def freeze_master(self, step: Step) -> bool:
-        """The process of the master of this replica's set is stopped: its clocks go on, and it runs no instruction."""
-        master = self._found(step.who)[0].master
+        """The process of the master of this replica's set is frozen: its clocks go on, and it runs no instruction."""
+        master = self._replica_at(step.who)[0].master
         return master is not None and self._stands_still(step, self._cluster.simulation.network.freeze, master.host)
 
     async def pause_vm(self, step: Step) -> bool:
-        """The machine of this replica is paused: its clocks stand still, but for the clock of the day."""
+        """The machine of this replica is paused: its monotonic clock stops, and its wall clock goes on."""
         return self._stands_still(step, self._cluster.simulation.network.pause_machine, step.who)
 
     def _stands_still(self, step: Step, begin: Callable[[str], Fault], host: str) -> bool:
         if not self._cluster.replicas[host].serves or self._cluster.simulation.network.standstill.stands(host):
             return False
         fault = begin(host)
-        self._cut[fault] = None
+        self._faults[fault] = None
         if step.for_s:
-            self._later(step.for_s, fault.heal)
+            self._call_later(step.for_s, fault.heal)
         return True
 
-    async def lose_others(self) -> list[str]:
-        """In each set leave one replica that is in sync as it is, and lose the others until all is healed.
+    async def fail_all_but_one(self) -> list[str]:
+        """In each set spare one in-sync replica, and disturb all others until `heal`.
 
         Returns the hosts that no client can reach any more.
 
         Cancellation: processes that were killed may not have ended.
         """
-        network, chance = self._cluster.simulation.network, self._cluster.simulation.random
+        network, rng = self._cluster.simulation.network, self._cluster.simulation.random
         lost: list[str] = []
         killed: list[SimulatedReplica] = []
         for name in self._cluster.brokers:
             row = await self._cluster.register.read(name)
             assert row is not None, "the set was made"
-            core = f"{name}-{chance.choice(row.in_sync)}"
+            survivor = f"{name}-{rng.choice(row.in_sync)}"
             for replica in self._cluster.replicas.values():
                 host = replica.host
-                if self._found(host)[0].name != name or host == core:
+                if self._replica_at(host)[0].name != name or host == survivor:
                     continue
-                how = chance.choice(("killed", "stopped", "paused", "cut off", "not heard", "deaf"))
-                if how in ("not heard", "deaf"):
-                    way = (host, core) if how == "not heard" else (core, host)
-                    self._cut[network.partition(*way, one_way=True)] = None
+                how = rng.choice(("killed", "frozen", "paused", "cut off", "cannot send", "cannot receive"))
+                if how in ("cannot send", "cannot receive"):  # to or from the survivor
+                    way = (host, survivor) if how == "cannot send" else (survivor, host)
+                    self._faults[network.partition(*way, one_way=True)] = None
                     continue
                 lost.append(host)
                 if how == "killed" and replica.can_be_killed:
                     replica.kill()
                     killed.append(replica)
-                elif how == "stopped":
-                    self._cut[network.freeze(host)] = None
+                elif how == "frozen":
+                    self._faults[network.freeze(host)] = None
                 elif how == "paused":
-                    self._cut[network.pause_machine(host)] = None
+                    self._faults[network.pause_machine(host)] = None
                 else:
                     self.cut_off(host)
-                    self._cut[network.stall(host)] = None
+                    self._faults[network.stall(host)] = None
         for replica in killed:
             await replica.crash()
         return lost
@@ -186,27 +190,28 @@ class SetActs:
             return None
         name = "loses_all_answers" if answers_only else "down"
         setattr(replica.to_register, name, True)
-        return Fault(self._cut, f"register of {host}", partial(setattr, replica.to_register, name, False))
+        return Fault(self._faults, f"register of {host}", partial(setattr, replica.to_register, name, False))
 
     async def cut_register(self, step: Step) -> bool:
         """This replica does not reach the register, or `one_way` gets no answer from it."""
         fault = self.cut_off(step.who, answers_only=step.one_way)
         assert fault is not None, "it is a replica"
         if step.for_s:
-            self._later(step.for_s, fault.heal)
+            self._call_later(step.for_s, fault.heal)
         return True
 
     async def delay_register(self, step: Step) -> bool:
         """The requests of this replica to the register take long, and so do the answers."""
-        faults = self._found(step.who)[1].to_register
+        faults = self._replica_at(step.who)[1].to_register
         faults.delay_s = step.by_s
+        # No `Fault` is kept for it: `heal` sets the delays of all replicas to 0.
         if step.for_s:
-            self._later(step.for_s, partial(setattr, faults, "delay_s", 0.0))
+            self._call_later(step.for_s, partial(setattr, faults, "delay_s", 0.0))
         return True
 
     async def lose_register_answers(self, step: Step) -> bool:
         """The next writes of this replica are made, and their answers are lost."""
-        self._found(step.who)[1].to_register.lose_answers = step.n
+        self._replica_at(step.who)[1].to_register.lose_answers = step.n
         return True
 
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from broker.messages.parked import ParkedRequests
-from broker.messages.pull import SKIPPED_HOLD_S
+from broker.messages.pull import SKIPPED_PARK_S
 from broker.store.disk.options import StoreOptions
 from model.errors import InvalidParameter, TopicNotExist
 from model.message import tag_hash
@@ -235,7 +235,7 @@ async def test_a_filtered_pull_stays_held_until_a_message_matches(world: World) 
     assert ([record.queue_offset for record in records(answer)], offsets(answer)) == ([51], (52, 0, 52))
 
 
-@pytest.mark.parametrize(("suspend_ms", "held_s"), [(15_000, 5 + SKIPPED_HOLD_S), (5_500, 5.5)])
+@pytest.mark.parametrize(("suspend_ms", "held_s"), [(15_000, 5 + SKIPPED_PARK_S), (5_500, 5.5)])
 @simulated
 async def test_a_filtered_pull_that_nothing_matches_is_reported_a_moment_later_how_far_it_came(
     world: World, suspend_ms: int, held_s: float

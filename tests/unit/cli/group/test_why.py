@@ -54,7 +54,8 @@ def test_a_message_is_explained_by_its_place(tmp_path: Path) -> None:
         (["t", "b:0", "--message", "x"], 2, "and not both"),
         (["t", "b:9"], 1, "no move of t@b:9"),
         (["t", "b:0", "--group", "h"], 1, "no move of t@b:0 in group h"),
-        (["--message", "u@b:0+1"], 2, "no group has ever had u@b:0"),
+        (["--message", "u@b:0+1"], 1, "no event of a group in this trace is about u@b:0"),
+        (["--message", "u@b:0+1", "--group", "h"], 1, "no event of group h in this trace is about u@b:0"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(trace: str, arguments: list[str], code: int, said: str) -> None:

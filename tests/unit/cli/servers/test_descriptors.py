@@ -8,7 +8,7 @@ import resource
 import pytest
 
 from cli.servers.descriptors import connections_within_limits
-from metrics.http import connections_of_http
+from metrics.http import max_http_connections
 from model.errors import ConfigError
 from model.limits import (
     MAX_CONNECTIONS,
@@ -40,7 +40,7 @@ def test_an_http_port_gets_its_own_part_and_takes_no_descriptor_of_files_or_conn
     for limit in (MIN_DESCRIPTORS, 1024, 4096):
         limits.append((limit, limit))
         fit = connections_within_limits(http=True)
-        assert fit.max_connections + connections_of_http() + min(RESERVED_DESCRIPTORS, limit // 2) <= limit
+        assert fit.max_connections + max_http_connections() + min(RESERVED_DESCRIPTORS, limit // 2) <= limit
         assert fit.max_connections >= limit // 4
 
 

@@ -9,7 +9,7 @@ from client.trigger import Trigger
 from model.errors import ConnectFailed, NotEnoughReplicas, NotMaster, RequestTimeout
 from model.events import EventKind
 from model.limits import PULL_RETRY_ERROR_S, RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
-from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S, MASTER_QUIET_S
+from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S, OLD_MASTER_CONNECTION_S, OLD_MASTER_QUIET_S
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -195,7 +195,7 @@ def test_an_address_that_does_not_answer_is_abandoned_sooner_for_a_set(simulate:
     simulate(scenario)
 
 
-@pytest.mark.parametrize(("answers", "left_s"), [(False, MASTER_QUIET_S), (True, MASTER_LEFT_S)])
+@pytest.mark.parametrize(("answers", "left_s"), [(False, OLD_MASTER_QUIET_S), (True, OLD_MASTER_CONNECTION_S)])
 def test_after_a_move_sessions_end_at_once_and_the_old_connection_a_moment_later(
     simulate: Simulate, answers: bool, left_s: float
 ) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.access_limits import MAX_PERMITTED
+from model.access_limits import MAX_REMEMBERED_PERMISSIONS
 from model.errors import NoPermission, SystemBusy
 from remoting.security.policy import NamePatterns, Rights
 from remoting.security.principal import Principal, Quota
@@ -53,9 +53,9 @@ def test_a_name_of_a_peer_is_quoted_in_one_line_and_cut() -> None:
 
 def test_what_was_permitted_is_forgotten_with_a_new_policy_and_beyond_the_limit() -> None:
     who = Principal(derived_user("alice", Rights()))
-    for n in range(MAX_PERMITTED):
+    for n in range(MAX_REMEMBERED_PERMISSIONS):
         who.permit(n)
-    assert len(who.permitted) == MAX_PERMITTED
+    assert len(who.permitted) == MAX_REMEMBERED_PERMISSIONS
     who.permit("one more")
     assert who.permitted == {"one more"}
     who.become(who.user)

@@ -71,7 +71,7 @@ def test_what_has_not_converged_is_listed_with_the_seed(tmp_path: Path) -> None:
             consumer = await cluster.start_consumer("g", "t", triggers=frozenset())
             with pytest.raises(NotConverged) as caught:
                 await cluster.wait_converged(1)
-            assert f"t@broker-a:0 should be of {consumer.client_id} and is of nobody" in str(caught.value)
+            assert f"t@broker-a:0 should belong to {consumer.client_id}, and belongs to no member" in str(caught.value)
             assert "seed 7" in str(caught.value)
 
     run_simulation(main, seed=7)

@@ -61,8 +61,8 @@ def test_every_difference_is_named() -> None:
     owners: Owners = {A0: ("c1",), A1: ("c1", "c2")}
     assert differences("g", target, target, []) == []
     assert differences("g", target, owners, []) == [
-        "t@broker-a:1 should be of c1 and is of c1 and c2",
-        "t@broker-b:0 should be of c2 and is of nobody",
+        "t@broker-a:1 should belong to c1, and belongs to c1 and c2",
+        "t@broker-b:0 should belong to c2, and belongs to no member",
     ]
 
 

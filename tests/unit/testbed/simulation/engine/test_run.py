@@ -39,7 +39,7 @@ def test_a_group_that_does_not_converge_in_time_is_found() -> None:
     blocked = replace(SHORT.with_quirks(["LOCKS_SURVIVE_CLOSE"]), promise=PromisePart(converge_s=5.0))
     outcome = run_programme(blocked)
     assert "orphan" in outcome.kinds
-    assert "not converged 5 s after the repair: %RETRY%billing@broker-a:0 should be of" in str(outcome.findings)
+    assert "not converged 5 s after the repair: %RETRY%billing@broker-a:0 should belong to" in str(outcome.findings)
 
 
 def test_a_broker_that_takes_long_to_stop_is_not_blamed_for_what_it_hides_in_between() -> None:
