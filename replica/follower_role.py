@@ -91,7 +91,10 @@ class FollowerRole:
         """
         membership, broker, candidate = self._membership, self._config.broker, self._candidate
         async with RemotingClient(rng=broker.rng, key=broker.key) as client:
-            while not membership.is_master:
+            while candidate.election is None:
+                if membership.is_master:
+                    await candidate.wait_free()
+                    continue
                 self._stands = False
                 async with background_tasks() as tasks:
                     if self._config.elect is not Elect.OPERATOR:
@@ -99,8 +102,6 @@ class FollowerRole:
                     await self._follow_masters(client)
                 if self._stands:  # and no stream is open
                     await candidate.stand()
-        if candidate.election is None:
-            await candidate.wait_free()
 
     async def _watch_master(self, tasks: TaskGroup) -> None:
         """End the other tasks when this replica has to stand for election."""

@@ -28,12 +28,10 @@ from broker.durability.metadata_file import MetadataFile
 from broker.store.disk.directory import claim_directory
 from broker.store.disk.errors import StoreError
 from broker.store.follower.follower_log import FollowerLog
-from broker.topics.registration import ANY_HOST, Announcement, NoTopics, Registration
-from model.errors import ConnectFailed, NotMaster, RlabError, StorageFull
+from broker.topics.registration import Announcement, NoTopics, Registration
+from model.errors import NotMaster, RlabError, StorageFull
 from model.event_log import EventLog
 from model.replica_set import NO_MASTER, ReplicaSet
-from remoting.address import format_address, parse_address
-from remoting.client import RemotingClient
 from remoting.server import RemotingServer
 from remoting.tasks import background_tasks
 from replica.config import ReplicaConfig
@@ -42,7 +40,7 @@ from replica.follower_role import FollowerRole
 from replica.lease.promise import Promise
 from replica.master_role import MasterRole
 from replica.mastership.election import Election
-from replica.membership import RETRY_S, Membership
+from replica.membership import Membership, own_address
 from replica.set_requests import SetRequests
 from replica.waiting import waiting_server
 
@@ -90,6 +88,7 @@ class RunningReplica:
         self._waiting: RemotingServer
         self._registration: Registration | None = None  # as a follower, until it is registered as the master
         self._is_leaving = self._has_failed = False
+        self._roles = anyio.CancelScope(shield=True)  # until it has left
         self._is_suspect = False  # whether a role has found damage in the log that the next one is to repair
 
     @property
@@ -136,6 +135,17 @@ class RunningReplica:
             await registration.wait_tried()
 
     # --- the roles ---------------------------------------------------------------------------------------------------
+
+    async def play_until_left(self) -> None:
+        """Run one role after the other until `leave` has ended, which has to be called.
+
+        Raises: as `play`.
+
+        Cancellation: it goes on until then. The cancellation may be that of the caller of `leave`, too. Without its
+        role, a master could not send the last frame of its handover, and the new master would wait for its lease.
+        """
+        with self._roles:
+            await self.play()
 
     async def play(self) -> None:
         """Run one role after the other, as the register decides.
@@ -201,24 +211,9 @@ class RunningReplica:
             await anyio.sleep(DISK_PAUSE_S)
 
     async def _begin(self) -> Membership:
-        membership = Membership(self.config, await self._own_address())
+        membership = Membership(self.config, await own_address(self.config.broker, self.address))
         await membership.begin()
         return membership
-
-    async def _own_address(self) -> str:
-        """The address of this replica for others: the configured one, or the one that a name server sees."""
-        broker = self.config.broker
-        host, port = parse_address(self.address)
-        if broker.advertise is not None or host not in ANY_HOST:
-            return broker.advertise or self.address
-        async with RemotingClient(rng=broker.rng, key=broker.key) as client:
-            while True:
-                for name_server in broker.name_servers:
-                    try:
-                        return format_address((await client.connect(name_server)).local_host, port)
-                    except ConnectFailed as error:
-                        logger.warning("%s cannot find out its own address yet: %s", self.name, error)
-                await anyio.sleep(RETRY_S)
 
     async def _follow(self, membership: Membership) -> None:
         broker = self.config.broker
@@ -355,16 +350,17 @@ class RunningReplica:
         return await self.mastering.hand_over(to)
 
     async def leave(self) -> None:
-        """Hand over before the end, if this is the master and another replica can take over. Bounded in time."""
+        """Hand over, if this is the master and another replica can take over, and end the role. Bounded in time."""
         self._is_leaving = True
         mastering = self.mastering if self.hands_over_at_end else None
-        if mastering is None or mastering.running is None or not mastering.sender.targets():
-            return
-        with anyio.move_on_after(2 * self.config.handover_timeout_s):
-            try:
-                await mastering.hand_over(leaves=True)
-            except RlabError as error:
-                logger.warning("%s stops without a handover: %s", self.name, error)
+        try:
+            if mastering is not None and mastering.running is not None and mastering.sender.targets():
+                with anyio.move_on_after(2 * self.config.handover_timeout_s):
+                    await mastering.hand_over(leaves=True)
+        except RlabError as error:
+            logger.warning("%s stops without a handover: %s", self.name, error)
+        finally:
+            self._roles.cancel()
 
 
 @asynccontextmanager
@@ -386,9 +382,9 @@ async def run_replica(config: ReplicaConfig) -> AsyncIterator[RunningReplica]:
         replica = RunningReplica(config)
         try:
             async with background_tasks() as tasks:
-                tasks.start_soon(replica.play)
-                await replica.ready.wait()
+                tasks.start_soon(replica.play_until_left)
                 try:
+                    await replica.ready.wait()
                     yield replica
                 finally:
                     with anyio.CancelScope(shield=True):

@@ -14,12 +14,16 @@ from dataclasses import replace
 
 import anyio
 
+from broker.config import BrokerConfig
 from broker.store.disk.directory import METADATA_NAME, claim_directory
 from broker.store.disk.errors import StoreError
 from broker.store.follower.follower_log import FollowerLog
-from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
+from broker.topics.registration import ANY_HOST
+from model.errors import ConfigError, ConnectFailed, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
 from model.record import FlushMode
 from model.replica_set import ReplicaSet, SetChanged, was_written
+from remoting.address import format_address, parse_address
+from remoting.client import RemotingClient
 from replica.config import ReplicaConfig
 from replica.directory import (
     NotAReplica,
@@ -43,6 +47,24 @@ _FOR_NOW = (ConfigError, NoPermission, NotAuthenticated)
 """Errors of a name server without elections or with another access file: a start fails, and a running set waits."""
 _SET_ID_BITS = 62  # SQLite and msgpack store it as it is
 _LOG_SUFFIX = ".log"
+
+
+async def own_address(broker: BrokerConfig, listens_at: str) -> str:
+    """The address of a replica for others: the configured one, or the one that a name server sees.
+
+    Cancellation: harmless.
+    """
+    host, port = parse_address(listens_at)
+    if broker.advertise is not None or host not in ANY_HOST:
+        return broker.advertise or listens_at
+    async with RemotingClient(rng=broker.rng, key=broker.key) as client:
+        while True:
+            for name_server in broker.name_servers:
+                try:
+                    return format_address((await client.connect(name_server)).local_host, port)
+                except ConnectFailed as error:
+                    logger.warning("%s cannot find out its own address yet: %s", broker.name, error)
+            await anyio.sleep(RETRY_S)
 
 
 class Membership:

@@ -137,12 +137,19 @@ class Candidate:
 
         A master that hands over has stopped before it writes the row; it stays in sync, unless it ends, and its last
         frame reports the handover. An operator may elect another replica while the master still serves.
+
+        Another replica may become the master during the wait: its promise to this one is not longer. This method reads
+        the row again at the end; if the row has another master, `election` stays None.
+
+        Raises: as `Membership.refresh`. Cancellation: harmless.
         """
-        row, before = self._membership.row, self._row
-        since = self._promise.given_at
+        membership, before = self._membership, self._row
+        row, since = membership.row, self._promise.given_at
         if self._cause == HANDED_OVER or (before is not None and before.master in row.in_sync):
             self.election = Election(HANDED_OVER, since)
             return
         while (wait_s := self._promise.ends_at(row.lease_ms / 1000) - self._clock()) > 0:  # noqa: ASYNC110 - two clocks
             await anyio.sleep(wait_s)
-        self.election = Election("operator", since)
+        row = await membership.refresh()
+        if row.master == membership.replica_id:
+            self.election = Election("operator", since)

@@ -77,6 +77,23 @@ def test_after_a_kill_of_the_master_sends_go_on_soon_and_nothing_is_lost_and_no_
     simulate(scenario, **options)
 
 
+def test_a_master_whose_block_is_cancelled_ends_after_its_handover_however_late_the_register_answers(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await wait_in_sync(cluster, 1, 2)
+        old = cluster.replicas["broker-a-1"]
+        old.to_register.delay_s = 0.05
+        began_at = anyio.current_time()
+        await old.stop()
+        await wait_master(cluster, 2)
+        assert anyio.current_time() - began_at < 1.0
+        assert elections(cluster)[-1].endswith("handover")
+        assert (await row_of(cluster)).in_sync == (2,)
+
+    simulate(scenario, **PAIR)
+
+
 def test_of_three_replicas_one_becomes_the_master_and_the_other_follows_it(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await wait_in_sync(cluster, 1, 2, 3)

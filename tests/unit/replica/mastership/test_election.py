@@ -204,3 +204,19 @@ def test_a_replica_that_another_one_elected_waits_for_its_promise_and_not_after_
         assert world.candidate.election.cause == "operator"
 
     in_world(tmp_path, scenario)
+
+
+def test_a_replica_that_was_elected_does_not_begin_if_another_one_is_the_master_when_its_promise_is_over(
+    tmp_path: Path,
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2, 3)
+        world.candidate.confirms()
+        await world.change(lambda row: replace(row, master=2, epoch=2, in_sync=(2, 3)))
+        await world.membership.refresh()
+        await world.change(lambda row: replace(row, master=3, epoch=3, in_sync=(3,)))
+        await world.candidate.wait_free()
+        assert world.candidate.election is None
+        assert (world.membership.row.master, world.membership.row.epoch) == (3, 3)
+
+    in_world(tmp_path, scenario)
