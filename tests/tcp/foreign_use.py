@@ -30,6 +30,7 @@ from client import (
 from client.transactions.transaction import Transaction
 from model.errors import RlabError
 from model.offset_reset import ResetTo
+from model.topic_route import MessageType
 from model.transaction import TransactionState
 from remoting.connection import Connection
 
@@ -58,7 +59,7 @@ def arguments(topic: str, transaction: Transaction) -> dict[str, Any]:
         **{"topic": topic, "topics": [topic], "queue": queue, "queues": [queue], "listener": listener, "group": "g"},
         **{"message": message, "messages": [message], "transaction": transaction, "broker": "broker-a", "key": "k"},
         **{"allowed": True, "to": ResetTo.earliest(), "mode": "POP", "offset": 0, "timestamp_ms": 0},
-        **{"invisible_s": 30.0, "message_id": "0" * 24},
+        **{"invisible_s": 30.0, "message_id": "0" * 24, "message_type": MessageType.NORMAL},
     }
 
 
