@@ -55,7 +55,7 @@ class QueryOutcome:
     """Answer to a member's query."""
 
     assignment: MemberAssignment | None  # its queues; None to wait and keep those it has
-    version: int  # of the assignment now, 0 if there is none
+    version: int  # of the assignment now; 0 before the first
     look_again: bool  # members report different queues
     notify: bool  # the other members have to ask again, because something changed for them
     moved: int = -1  # queues that have another owner than in the version before, if that is new

@@ -189,8 +189,8 @@ class TopicModeInfo:
 class AssignmentInfo:
     """The newest assignment of a group that any broker knows of."""
 
-    coordinator: str  # name of the broker that made it, "" if there is none
-    version: int  # its number, 0 if there is none
+    coordinator: str  # name of the broker that made it; "" before the first
+    version: int  # its number; 0 before the first
     members: Mapping[str, MemberAssignment]  # client id -> its assignment
     modes: tuple[TopicModeInfo, ...]  # what operators set for topics of the group, sorted
 

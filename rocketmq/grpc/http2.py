@@ -146,7 +146,7 @@ class Http2:
 
     @property
     def under_way(self) -> int:
-        """Bytes of the longest message that has partly come; 0 if there is none."""
+        """Length in bytes of the longest message that has arrived in part; 0 without such a message."""
         if self._large:
             return self._large[0].announced
         return max((len(call.buffer) for call in self._calls.values()), default=0)

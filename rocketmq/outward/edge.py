@@ -106,7 +106,7 @@ class Cluster:
         offsets[queue] = offset if is_reset else max(offset, offsets.get(queue, 0))
 
     def committed(self, address: str, *queue: *tuple[str, str, int]) -> int:
-        """The offset that this client sent last for a queue that it has; 0 if there is none."""
+        """The offset that this client sent last for one of its queues; 0 before the first."""
         return self._commits.get(address, {}).get(queue, 0)
 
     def forget(self, address: str, *queue: *tuple[str, str, int]) -> None:

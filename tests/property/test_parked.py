@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,11 +36,11 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
     answered: list[Parked[str]] = []
     now = 0.0
 
-    def taken(requests: list[Parked[str]], wanted: Callable[[Parked[str]], bool]) -> None:
-        expected = [one for one in twin if wanted(one)]
-        assert sorted(map(id, requests)) == sorted(map(id, expected))
+    def taken(requests: list[Parked[str]], expected: list[Parked[str]]) -> None:
+        removed = sorted(map(id, expected))
+        assert sorted(map(id, requests)) == removed
         answered.extend(requests)
-        twin[:] = [one for one in twin if not wanted(one)]
+        twin[:] = [one for one in twin if id(one) not in removed]
 
     for step in program:
         match step:
@@ -59,7 +57,7 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
                 oldest_first = [one for one in twin if (topic, key) in one.places]
                 requests = table.remove_place(topic, key)
                 assert requests == oldest_first
-                taken(requests, lambda one, place=(topic, key): place in one.places)  # type: ignore[misc]
+                taken(requests, oldest_first)
             case "take_first", (str(topic), int(key)):
                 of_topic = [one for one in twin if any(place[0] == topic for place in one.places)]
                 first = next(iter(of_topic), None)
@@ -68,21 +66,21 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
                 assert table.first(topic, key) is next((one for one in twin if (topic, key) in one.places), None)
                 if first is not None:
                     table.remove_requests([first])
-                    taken([first], lambda one, own=first: one is own)  # type: ignore[misc]
+                    taken([first], [one for one in twin if one is first])
             case "connection", str(connection):
                 requests = table.of_connection(connection)
                 table.remove_connection(connection)
-                taken(requests, lambda one, gone=connection: one.connection == gone)  # type: ignore[misc]
+                taken(requests, [one for one in twin if one.connection == connection])
             case "sleep", int(seconds):
                 now += seconds
                 requests = table.expire(now)
                 assert requests == sorted(requests, key=lambda one: one.deadline)
-                taken(requests, lambda one, moment=now: one.deadline <= moment)  # type: ignore[misc]
+                taken(requests, [one for one in twin if one.deadline <= now])
         assert len(table) == len(twin)
         assert table.next_deadline() == min((one.deadline for one in twin), default=None)
         for topic in "tu":
             assert set(table.keys(topic)) == {key for one in twin for at, key in one.places if at == topic}
         assert len({id(one) for one in answered}) == len(answered), "a request was answered twice"
-    taken(table.expire(now + 20), lambda one: True)
+    taken(table.expire(now + 20), list(twin))
     assert (table.next_deadline(), len(table), twin) == (None, 0, [])
     assert (table._at, table._of) == ({}, {})

@@ -138,7 +138,7 @@ def acknowledge(producer: Any, topic: str, group: str) -> None:
 
 
 def comes_again(producer: Any, topic: str, group: str) -> None:
-    """What is not acknowledged comes again."""
+    """A message that is not acknowledged is delivered again."""
     simple = Simple(topic, group)
     producer.send(message(topic, b"one"))
     simple.take(1, 10)
@@ -275,7 +275,7 @@ def print_fields() -> None:
 
 
 def main() -> None:
-    """Run them, each with what came of it in a line."""
+    """Run the features, and print the outcome of each in a line."""
     if "--list" in sys.argv:
         for number, (_, kind, _) in enumerate(FEATURES):
             sys.stdout.write(f"{prefix}-{number}\t{kind}\n")

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
@@ -124,11 +125,11 @@ async def test_those_who_write_again_as_soon_as_they_are_answered_stay_together(
         if waiters.count < 8 * rounds:
             asyncio.get_running_loop().call_soon(waiters.write)
 
-    waiters._notify = notify_and_write_again  # type: ignore[method-assign]
-    for _ in range(8):
-        waiters.write()
-    while len(waiters.reported) < 8 * rounds:
-        await waiters.wait_notified()
+    with patch.object(waiters, "_notify", notify_and_write_again):
+        for _ in range(8):
+            waiters.write()
+        while len(waiters.reported) < 8 * rounds:
+            await waiters.wait_notified()
     # The first sync is for the first alone; from then on each is for all eight, not for one and seven in turns.
     assert waiters.disk.calls["sync"] <= rounds + 3
 

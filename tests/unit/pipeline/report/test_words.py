@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from model.counted import counted
@@ -105,17 +107,17 @@ def test_numbers_of_things_and_messages() -> None:
 
 
 def test_a_group_that_moved_nothing_is_said_to_have_moved_nothing() -> None:
-    nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g"}
-    assert summary(Totals(**nothing), None) == "No queue of the group moved to another member in this trace."  # type: ignore[arg-type]
-    reported = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")  # type: ignore[arg-type]
+    nothing: dict[str, Any] = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g"}
+    assert summary(Totals(**nothing), None) == "No queue of the group moved to another member in this trace."
+    reported = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")
     assert "No message is known to have come twice" in reported
     assert "two owners at once for 5 ms" in reported
     assert "1 queue had no owner" in reported
 
 
 def test_what_may_have_come_twice_is_distinguished_from_what_did() -> None:
-    nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g", "rebalances": 1}
-    reported = summary(Totals(**nothing | {"possible_duplicates": 40}), None)  # type: ignore[arg-type]
+    nothing: dict[str, Any] = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g", "rebalances": 1}
+    reported = summary(Totals(**nothing | {"possible_duplicates": 40}), None)
     assert "Up to 40 may have come twice" in reported
     assert "No message" not in reported
     assert [twice(*counts) for counts in ((0, 0), (12, 0), (12, 40), (0, 40))] == ["", "12", "12 to 52", "0 to 40"]

@@ -18,7 +18,7 @@ PREFIX_BYTES = 5
 
 
 class Answer:
-    """What came of one call: its messages, as bytes, and the status of gRPC at its end; "" while it runs."""
+    """The answer to one call: its messages, as bytes, and the status of gRPC at its end; "" while the call runs."""
 
     def __init__(self) -> None:
         self.data = b""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
@@ -174,8 +175,8 @@ def test_the_counts_of_a_whole_run_go_on_while_its_consumers_leave() -> None:
     watched.acquires(2_001, "c2", QUEUES[0])
     watched.acquires(2_002, "c2", QUEUES[0])
     assert summary.in_all is None
-    reported = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c2", "version": 1}
-    watched.observer.event(Event(2_003, "c2", 99, EventKind.MESSAGES_HANDED_OUT, "c2/99", **reported, offset=2, n=2))  # type: ignore[arg-type]
+    reported: dict[str, Any] = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c2", "version": 1}
+    watched.observer.event(Event(2_003, "c2", 99, EventKind.MESSAGES_HANDED_OUT, "c2/99", **reported, offset=2, n=2))
     figures = watched.observer.in_all()
     assert (figures.members_joined, figures.members_left, figures.members) == (2, 1, 1)
     assert (figures.acquisitions, figures.moves, figures.handed_out) == (3, 3, 2)

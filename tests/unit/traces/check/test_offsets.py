@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from model.events import Event, EventKind
@@ -21,8 +23,8 @@ class Story:
 
     def tell(self, kind: EventKind, client: str, offset: int, n: int = -1, detail: str = "") -> None:
         self.now += 1
-        place = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": client}
-        self.rules.process(Event(self.now, client, 1, kind, version=7, offset=offset, n=n, detail=detail, **place))  # type: ignore[arg-type]
+        place: dict[str, Any] = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": client}
+        self.rules.process(Event(self.now, client, 1, kind, version=7, offset=offset, n=n, detail=detail, **place))
 
     @property
     def broken(self) -> list[Rule]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from client.allocate import AllocateMessageQueueAveragely
@@ -19,10 +21,10 @@ class Trace:
         self.tracker = OwnershipTracker("g", "t", AllocateMessageQueueAveragely())
         self._seq = 0
 
-    def event(self, t_ms: float, kind: EventKind, **fields: object) -> None:
+    def event(self, t_ms: float, kind: EventKind, **fields: Any) -> None:
         self._seq += 1
-        columns = {"group": "g", **fields}
-        self.tracker.process(Event(t_ms, "node", self._seq, kind.value, **columns))  # type: ignore[arg-type]
+        columns: dict[str, Any] = {"group": "g", **fields}
+        self.tracker.process(Event(t_ms, "node", self._seq, kind.value, **columns))
 
     def acquires(self, t_ms: float, client: str, *queues: MessageQueue, token: int = 1) -> None:
         self._queues(t_ms, EventKind.QUEUE_ACQUIRED, client, queues, token)
