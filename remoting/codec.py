@@ -58,7 +58,7 @@ class Decoder(Protocol):
         ...
 
     @property
-    def under_way(self) -> int:
+    def partial_frame_bytes(self) -> int:
         """Length that the frame at the end of the stream has announced; 0 if the stream ends between two frames."""
         ...
 
@@ -113,7 +113,7 @@ class Peer(Protocol):
 class Dialect(Protocol):
     """Another protocol for the same commands, which a server accepts beside its own."""
 
-    def speaks(self, first: bytes) -> bool | None:
+    def matches(self, first: bytes) -> bool | None:
         """Whether a stream with these first bytes has this dialect; None while more bytes are needed."""
         ...
 
@@ -121,7 +121,7 @@ class Dialect(Protocol):
         """Return the codec of one connection."""
         ...
 
-    def checked_by(self, check: Callable[[Any, str, str, tuple[bytes, ...]], None]) -> Dialect:
+    def with_check(self, check: Callable[[Any, str, str, tuple[bytes, ...]], None]) -> Dialect:
         """Return the dialect for a server with access control: `check` refuses a request that is not signed.
 
         It is called with the connection, the name of the user, the signature, and the texts that may have been signed.
@@ -132,11 +132,11 @@ class Dialect(Protocol):
 class FirstBytes:
     """The decoder of a connection whose dialect is not known yet."""
 
-    __slots__ = ("_dialects", "_first_bytes", "_own", "_peer", "error", "under_way")
+    __slots__ = ("_dialects", "_first_bytes", "_own", "_peer", "error", "partial_frame_bytes")
 
     def __init__(self, dialects: Sequence[Dialect], own: Codec, peer: Peer) -> None:
         self.error: ProtocolError | None = None
-        self.under_way = 0
+        self.partial_frame_bytes = 0
         self._dialects = dialects
         self._own = own
         self._peer = peer
@@ -147,10 +147,10 @@ class FirstBytes:
         self._first_bytes += data
         codec = self._own
         for dialect in self._dialects:
-            if (is_spoken := dialect.speaks(self._first_bytes)) is None:
-                self.under_way = LENGTH_BYTES
+            if (is_match := dialect.matches(self._first_bytes)) is None:
+                self.partial_frame_bytes = LENGTH_BYTES
                 return []
-            codec = dialect.codec(self._peer) if is_spoken else codec
+            codec = dialect.codec(self._peer) if is_match else codec
         return self._peer.use(codec).feed(self._first_bytes)
 
     def at_frame_boundary(self) -> bool:
@@ -235,7 +235,7 @@ class LargeFrame:
 class MsgpackDecoder:
     """See the module header for the format."""
 
-    __slots__ = ("_buffer", "_large", "_large_bytes", "_max_frame_bytes", "_unpacker", "error", "under_way")
+    __slots__ = ("_buffer", "_large", "_large_bytes", "_max_frame_bytes", "_unpacker", "error", "partial_frame_bytes")
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class MsgpackDecoder:
         large_bytes: int = _LARGE_FRAME_BYTES,
     ) -> None:
         self.error: ProtocolError | None = None
-        self.under_way = 0
+        self.partial_frame_bytes = 0
         self._buffer = b""
         self._large: LargeFrame | None = None
         self._max_frame_bytes = max_frame_bytes
@@ -280,7 +280,7 @@ class MsgpackDecoder:
         """Decode every whole frame of the stream; return the position of the first one that is not whole."""
         position, end = 0, len(stream)
         view, unpack = memoryview(stream), self._unpacker.unpack
-        under_way = LENGTH_BYTES
+        partial_frame_bytes = LENGTH_BYTES
         while end - position >= LENGTH_BYTES:
             (length,) = _length_at(stream, position)
             if length > self._max_frame_bytes:
@@ -290,10 +290,10 @@ class MsgpackDecoder:
                 )
             start = position + LENGTH_BYTES
             if end - start < length:
-                under_way = length
+                partial_frame_bytes = length
                 if length > self._large_bytes:
                     self._large = LargeFrame(length, stream[start:])
-                    self.under_way = length
+                    self.partial_frame_bytes = length
                     return end
                 break
             position = start + length
@@ -301,7 +301,7 @@ class MsgpackDecoder:
                 commands.append(decode_frame(view[start:position]))
                 continue
             commands.append(_command_of(unpack(view[start:position], length)))
-        self.under_way = under_way if position < end else 0
+        self.partial_frame_bytes = partial_frame_bytes if position < end else 0
         return position
 
     def at_frame_boundary(self) -> bool:

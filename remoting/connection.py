@@ -450,7 +450,7 @@ class Connection(asyncio.Protocol):
         """Called by the loop."""
         self.reads += 1
         commands = self._decoder.feed(data)
-        length = self._decoder.under_way
+        length = self._decoder.partial_frame_bytes
         if (length or self._frame.length) and not self.closed:
             self._frame.received(length, self.owner, is_new=bool(commands))
         inbox = self.inbox

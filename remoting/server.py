@@ -88,7 +88,7 @@ class RemotingServer:
         self.address = ""
         self.gate = gate
         self._codec = CODEC if gate is None else MsgpackCodec(MAX_GREETING_BYTES)
-        self._dialects = dialects if gate is None else [each.checked_by(gate.check_rocketmq) for each in dialects]
+        self._dialects = dialects if gate is None else [each.with_check(gate.check_rocketmq) for each in dialects]
         self._loop = loop
         self._handlers: dict[int, Handler] = {
             int(code): handler if gate is None else gate.guard(code, handler) for code, handler in handlers.items()

@@ -21,23 +21,23 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
 from rocketmq.dialects import broker_dialects
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 
 logger = logging.getLogger(__name__)
 
 
-class WaitingFacts(Facts):
+class WaitingFacts(ServerFacts):
     """A replica that is not the master, as the clients of RocketMQ's dialect see it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
 
     def now_ms(self) -> int:
-        """See `Facts`."""
+        """See `ServerFacts`."""
         return int(self._config.clock_ms())
 
     def broker_name(self) -> str:
-        """See `Facts`."""
+        """See `ServerFacts`."""
         return self._config.name
 
 

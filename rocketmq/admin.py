@@ -17,7 +17,7 @@ from model.limits import MAX_LOOKUP_MESSAGES
 from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
 from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, queue_object, retry_delays_of, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import physical_of, place_of
@@ -71,12 +71,14 @@ def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
         "fifo": sent.flag("consumeMessageOrderly"),
         "retry_delays_ms": retry_delays_of(sent.nested("groupRetryPolicy")),
     }
-    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, nothing)
+    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, empty_answer)
 
 
 def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the deletion of a group with its offsets."""
-    return TranslatedRequest(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, nothing)
+    return TranslatedRequest(
+        RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, empty_answer
+    )
 
 
 def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:

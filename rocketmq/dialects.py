@@ -9,8 +9,8 @@ from __future__ import annotations
 from remoting.codec import Dialect
 from remoting.request_code import RequestCode
 from rocketmq import admin, joining, popping, pulling, routes, sending, transactions
-from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
-from rocketmq.grpc.door import broker_door, name_server_door
+from rocketmq.edge import Notifier, RocketmqDialect, ServerFacts, Translator
+from rocketmq.grpc.lazy_dialect import lazy_broker_grpc, lazy_name_server_grpc
 
 _MAX_BINARY_CODE = 0x7FFF
 SEND_MESSAGE_V2 = 310
@@ -90,19 +90,19 @@ _BROKER_NOTIFIERS: dict[int, Notifier] = {
 
 def name_server_dialect() -> RocketmqDialect:
     """RocketMQ's protocol as a name server accepts it."""
-    return RocketmqDialect(Facts(), _NAME_SERVER_TRANSLATORS, {})
+    return RocketmqDialect(ServerFacts(), _NAME_SERVER_TRANSLATORS, {})
 
 
-def broker_dialect(facts: Facts) -> RocketmqDialect:
+def broker_dialect(facts: ServerFacts) -> RocketmqDialect:
     """RocketMQ's protocol as a broker accepts it."""
     return RocketmqDialect(facts, _BROKER_TRANSLATORS, _BROKER_NOTIFIERS)
 
 
 def name_server_dialects() -> tuple[Dialect, ...]:
     """Both protocols of RocketMQ, remoting and gRPC, as a name server accepts them."""
-    return name_server_dialect(), name_server_door()
+    return name_server_dialect(), lazy_name_server_grpc()
 
 
-def broker_dialects(facts: Facts) -> tuple[Dialect, ...]:
+def broker_dialects(facts: ServerFacts) -> tuple[Dialect, ...]:
     """Both protocols of RocketMQ, remoting and gRPC, as a broker accepts them."""
-    return broker_dialect(facts), broker_door(facts)
+    return broker_dialect(facts), lazy_broker_grpc(facts)

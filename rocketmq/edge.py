@@ -68,12 +68,12 @@ class TranslatedRequest(NamedTuple):
     outcomes: tuple[int, ...] = ()
 
 
-def nothing(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+def empty_answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
     """An answer without a result."""
     return StockAnswer()
 
 
-class Facts:
+class ServerFacts:
     """The facts about the server that translators need; for a name server there are none."""
 
     def now_ms(self) -> int:
@@ -113,7 +113,7 @@ class Subscribed:
 class Caller:
     """The client of one connection; `groups` is from its last heartbeat."""
 
-    facts: Facts
+    facts: ServerFacts
     peer: Peer
     client_id: str = ""
     language: str = ""
@@ -145,16 +145,16 @@ Notifier = Callable[[Caller, Mapping[str, Any], bytes | None], "tuple[int, Mappi
 class RocketmqDialect:
     """RocketMQ's protocol for one server: translators of requests, and of the server's own notifications, by code."""
 
-    facts: Facts
+    facts: ServerFacts
     translators: Mapping[int, Translator]
     notifiers: Mapping[int, Notifier]
     check: Check | None = None  # with access control: checks that each request is signed
 
-    def checked_by(self, check: Check) -> RocketmqDialect:
+    def with_check(self, check: Check) -> RocketmqDialect:
         """See `remoting.codec.Dialect`."""
         return replace(self, check=check)
 
-    def speaks(self, first: bytes) -> bool | None:
+    def matches(self, first: bytes) -> bool | None:
         """See `remoting.codec.Dialect`."""
         return is_first_of_rocketmq(first)
 

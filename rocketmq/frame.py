@@ -73,11 +73,11 @@ def is_first_of_rocketmq(first: bytes) -> bool | None:
 class FrameDecoder:
     """Splits a stream into frames. One per connection."""
 
-    __slots__ = ("_buffer", "error", "under_way")
+    __slots__ = ("_buffer", "error", "partial_frame_bytes")
 
     def __init__(self) -> None:
         self.error: ProtocolError | None = None
-        self.under_way = 0
+        self.partial_frame_bytes = 0
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -97,9 +97,9 @@ class FrameDecoder:
 
     def _decode(self, frames: list[Frame]) -> int:
         buffer, position, end = self._buffer, 0, len(self._buffer)
-        self.under_way = 0
+        self.partial_frame_bytes = 0
         while position < end:
-            self.under_way = 4
+            self.partial_frame_bytes = 4
             if end - position < _START.size:
                 return position
             length, mark = _START.unpack_from(buffer, position)
@@ -107,12 +107,12 @@ class FrameDecoder:
             _check_lengths(length, mark >> 24, header_length)
             start = position + _START.size
             if end - position - 4 < length:
-                self.under_way = length
+                self.partial_frame_bytes = length
                 return position
             position += 4 + length
             body = bytes(buffer[start + header_length : position]) or None
             frames.append(decode_header(bytes(buffer[start : start + header_length]), body, binary=mark >> 24 == 1))
-            self.under_way = 0
+            self.partial_frame_bytes = 0
         return position
 
     def at_frame_boundary(self) -> bool:
@@ -289,9 +289,9 @@ class FrameReader:
         return self._frames.error
 
     @property
-    def under_way(self) -> int:
+    def partial_frame_bytes(self) -> int:
         """See `remoting.codec.Decoder`."""
-        return self._frames.under_way
+        return self._frames.partial_frame_bytes
 
     def at_frame_boundary(self) -> bool:
         """See `remoting.codec.Decoder`."""

@@ -15,7 +15,7 @@ from model.limits import MEMBER_EXPIRY_S
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, Subscribed, TranslatedRequest, nothing
+from rocketmq.edge import Caller, StockAnswer, Subscribed, TranslatedRequest, empty_answer
 from rocketmq.fields import TAG, FieldError, Fields, choice, expression_of, json_bytes, json_object, number_of, objects
 from rocketmq.frame import Frame
 
@@ -97,7 +97,7 @@ def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tra
     group = fields.text("consumerGroup", "")
     caller.groups.pop(group, None)
     header = {"client_id": fields.text("clientID"), "groups": [group] if group else []}
-    return TranslatedRequest(RequestCode.UNREGISTER_CLIENT, header, None, nothing)
+    return TranslatedRequest(RequestCode.UNREGISTER_CLIENT, header, None, empty_answer)
 
 
 def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -134,7 +134,7 @@ def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Transla
     group, client_id, queues, _ = _queues(body)
     header = {"group": group, "client_id": client_id}
     rows = [[topic, queue_id, -1, -1] for topic, queue_id in queues]
-    return TranslatedRequest(RequestCode.UNLOCK_BATCH_MQ, header, msgpack.packb(rows), nothing)
+    return TranslatedRequest(RequestCode.UNLOCK_BATCH_MQ, header, msgpack.packb(rows), empty_answer)
 
 
 def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:

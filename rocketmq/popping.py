@@ -27,7 +27,7 @@ from model.record import iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
 from rocketmq.fields import TAG, FieldError, Fields, expression_of, json_bytes, json_object
 from rocketmq.frame import Frame
 from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
@@ -190,4 +190,4 @@ def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Trans
         "mode": asked.text("mode"),
         "pop_share_queue_num": asked.number("popShareQueueNum", 0),
     }
-    return TranslatedRequest(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, nothing)
+    return TranslatedRequest(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, empty_answer)

@@ -17,7 +17,7 @@ from model.record import HEADER, StoredRecord, iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
 from rocketmq.fields import TAG, Fields, expression_of, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
@@ -169,7 +169,7 @@ def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
     }
     if level > 0:
         header["delay_ms"] = delay_of_level(level)
-    return TranslatedRequest(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, nothing)
+    return TranslatedRequest(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, empty_answer)
 
 
 def _offset(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:

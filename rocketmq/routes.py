@@ -14,7 +14,7 @@ from model.names import is_retry_topic
 from model.response_code import ResponseCode
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
 from rocketmq.fields import MESSAGE_TYPE, OURS, Fields, json_bytes, message_type_of, queue_object, table_by_queue
 from rocketmq.frame import Frame
 
@@ -65,7 +65,7 @@ def _topics(answered: dict[str, Any], body: bytes | None, code: int) -> StockAns
 
 def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Remove a topic from the routes of every broker."""
-    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, nothing)
+    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, empty_answer)
 
 
 def wipe_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -109,7 +109,7 @@ def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
     message_type = message_type_of(fields.text("attributes", ""))
     if message_type is not None:
         header["message_type"] = int(message_type)
-    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
+    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, empty_answer)
 
 
 def delete_broker_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
@@ -118,7 +118,7 @@ def delete_broker_topic(caller: Caller, fields: Fields, body: bytes, frame: Fram
     if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
         # The tool deletes the topics of a group after the group, which has already removed them.
         return StockAnswer()
-    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
+    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, empty_answer)
 
 
 def _of_topic(topic: str, translate: Callable[[list[Any], MessageType], dict[str, object]]) -> TranslatedRequest:

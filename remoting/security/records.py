@@ -79,11 +79,11 @@ class RecordSigner:
 class RecordDecoder:
     """Checks the records of the other side, and decodes their frames; nothing is decoded before it is checked."""
 
-    __slots__ = ("_buffer", "_inner", "_signatures", "error", "under_way")
+    __slots__ = ("_buffer", "_inner", "_signatures", "error", "partial_frame_bytes")
 
     def __init__(self, key: bytes, inner: Callable[[], Decoder]) -> None:
         self.error: ProtocolError | None = None
-        self.under_way = 0
+        self.partial_frame_bytes = 0
         self._signatures = _Signatures(key)
         self._inner = inner()
         self._buffer = b""
@@ -94,10 +94,10 @@ class RecordDecoder:
             return []
         stream = self._buffer + data if self._buffer else data
         commands: list[Command] = []
-        position, end, under_way = 0, len(stream), 0
+        position, end, partial_frame_bytes = 0, len(stream), 0
         while position < end:
             if end - position < _START.size:
-                under_way = _START.size
+                partial_frame_bytes = _START.size
                 break
             length, mac = _START.unpack_from(stream, position)
             start = position + _START.size
@@ -105,7 +105,7 @@ class RecordDecoder:
                 self.error = ProtocolError(f"a signed record of {length} bytes was announced: up to {MAX_RECORD_BYTES}")
                 break
             if end - start < length:
-                under_way = length
+                partial_frame_bytes = length
                 break
             position = start + length
             payload = stream[start:position]
@@ -119,7 +119,7 @@ class RecordDecoder:
                 self.error = self._inner.error
                 break
         self._buffer = b"" if self.error is not None else stream[position:]
-        self.under_way = self._inner.under_way or under_way
+        self.partial_frame_bytes = self._inner.partial_frame_bytes or partial_frame_bytes
         return commands
 
     def at_frame_boundary(self) -> bool:

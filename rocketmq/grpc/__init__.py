@@ -1,8 +1,8 @@
 """RocketMQ 5's gRPC protocol: its stock clients are served over the same ports. Pure; needs the extra `grpc`.
 
 Calls are translated at the edge of name servers and brokers, as RocketMQ's remoting protocol is beside this room. Read
-`words` (the messages of the protocol), `http2` (bytes and calls) with `floods` (the limits against hostile peers),
+`proto` (the messages of the protocol), `http2` (bytes and calls) with `frame_guard` (the limits against hostile peers),
 `edge` (one connection), `status` (results), `handles` (of received messages), then the translators of calls: `routes`,
 `joining`, `sending`, `receiving`, `acking`; `dialect` lists them. `signing` is for access control. Others import only
-`door`, which imports the rest with the first gRPC client.
+`lazy_dialect`, which imports the rest with the first gRPC client.
 """

@@ -15,97 +15,99 @@ import msgpack
 from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
-from rocketmq.grpc.handles import Handle, handle_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
+from rocketmq.grpc.handles import Handle, parse_handle
 from rocketmq.grpc.http2 import GrpcCall
-from rocketmq.grpc.receiving import group_of
+from rocketmq.grpc.proto import MESSAGES, duration_ms
+from rocketmq.grpc.receiving import required_group
 from rocketmq.grpc.status import GrpcRefused, status
-from rocketmq.grpc.words import WORDS, duration_ms
 
-_DEAD = "the receipt handle is dead: the message was acknowledged or delivered again, or its invisible time was changed"
+_DEAD_HANDLE = (
+    "the receipt handle is dead: the message was acknowledged or delivered again, or its invisible time was changed"
+)
 
 
-def acknowledge(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
+def acknowledge(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest | list[Any]:
     """Translate the acknowledgement of messages; the answer has a result for each."""
     entries = request.entries
     if not 1 <= len(entries) <= MAX_ACKED_OFFSETS:
         raise GrpcRefused(
-            words.BAD_REQUEST, f"1 to {MAX_ACKED_OFFSETS} messages are acknowledged at once, not {len(entries)}"
+            proto.BAD_REQUEST, f"1 to {MAX_ACKED_OFFSETS} messages are acknowledged at once, not {len(entries)}"
         )
-    group = group_of(request.group)
+    group = required_group(request.group)
     handles: list[Handle | GrpcRefused] = []
     for entry in entries:
         try:
-            handles.append(handle_of(entry.receipt_handle, caller.facts.broker_name()))
+            handles.append(parse_handle(entry.receipt_handle, connection.facts.broker_name()))
         except GrpcRefused as error:
             handles.append(error)
     rows = [[each.topic, each.queue_id, each.token, [each.offset]] for each in handles if isinstance(each, Handle)]
 
-    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
-        rows_of_dead: Any = msgpack.unpackb(body or b"\x90")
-        dead = {tuple(row) for row in rows_of_dead}
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        dead_rows: Any = msgpack.unpackb(body or b"\x90")
+        dead = {tuple(row) for row in dead_rows}
         results = []
         for entry, handle in zip(entries, handles, strict=True):
             if isinstance(handle, GrpcRefused):
                 result = status(handle.code, str(handle))
             elif (handle.topic, handle.queue_id, handle.offset) in dead:
-                result = status(words.INVALID_RECEIPT_HANDLE, _DEAD)
+                result = status(proto.INVALID_RECEIPT_HANDLE, _DEAD_HANDLE)
             else:
-                result = status(words.OK)
+                result = status(proto.OK)
             results.append(
-                WORDS["AckMessageResultEntry"](
+                MESSAGES["AckMessageResultEntry"](
                     message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=result
                 )
             )
-        kinds = {result.status.code for result in results}
-        whole = results[0].status if len(kinds) == 1 else status(words.MULTIPLE_RESULTS, "see the entries")
-        return [WORDS["AckMessageResponse"](status=whole, entries=results)]
+        codes = {result.status.code for result in results}
+        overall = results[0].status if len(codes) == 1 else status(proto.MULTIPLE_RESULTS, "see the entries")
+        return [MESSAGES["AckMessageResponse"](status=overall, entries=results)]
 
     if not rows:
         return answer({}, None, 0)
     header = {"group": group, "client_id": client_id_of(call)}
-    return Asked(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
+    return GrpcRequest(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
 
 
-def change_invisible_duration(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked | list[Any]:
+def change_invisible_duration(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest | list[Any]:
     """Translate a change of the invisible time of a message; clients take over the handle also of a refusal."""
-    response, old = WORDS["ChangeInvisibleDurationResponse"], request.receipt_handle
+    response, old_handle = MESSAGES["ChangeInvisibleDurationResponse"], request.receipt_handle
     try:
-        handle = handle_of(old, caller.facts.broker_name())
+        handle = parse_handle(old_handle, connection.facts.broker_name())
         invisible_ms = duration_ms(request.invisible_duration)
         if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             text = f"an invisible time is 0 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
-            raise GrpcRefused(words.ILLEGAL_INVISIBLE_TIME, text)
-        header = {**_named(call, group_of(request.group), handle), "invisible_ms": invisible_ms}
+            raise GrpcRefused(proto.ILLEGAL_INVISIBLE_TIME, text)
+        header = {**_message_header(call, required_group(request.group), handle), "invisible_ms": invisible_ms}
     except GrpcRefused as error:
-        return [response(status=status(error.code, str(error)), receipt_handle=old)]
+        return [response(status=status(error.code, str(error)), receipt_handle=old_handle)]
 
-    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
-        new = handle._replace(token=answered["token"]).text()
-        return [response(status=status(words.OK), receipt_handle=new)]
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        new = handle._replace(token=answer_header["token"]).text()
+        return [response(status=status(proto.OK), receipt_handle=new)]
 
-    refusal = response(receipt_handle=old)
-    return Asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer, refusal=refusal)
+    refusal = response(receipt_handle=old_handle)
+    return GrpcRequest(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer, refusal=refusal)
 
 
-def forward_to_dlq(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
+def forward_to_dlq(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
     """Translate the end of a message that failed too often.
 
     With a dead handle the client is answered OK all the same, because it would ask for ever, and another
     client may have the message now.
     """
-    handle = handle_of(request.receipt_handle, caller.facts.broker_name())
+    handle = parse_handle(request.receipt_handle, connection.facts.broker_name())
 
-    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
-        result = status(words.OK, _DEAD if code else "")
-        return [WORDS["ForwardMessageToDeadLetterQueueResponse"](status=result)]
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        result = status(proto.OK, _DEAD_HANDLE if code else "")
+        return [MESSAGES["ForwardMessageToDeadLetterQueueResponse"](status=result)]
 
-    header = _named(call, group_of(request.group), handle)
-    return Asked(RequestCode.POP_DEAD_LETTER, header, None, answer, (ResponseCode.NO_MESSAGE,))
+    header = _message_header(call, required_group(request.group), handle)
+    return GrpcRequest(RequestCode.POP_DEAD_LETTER, header, None, answer, (ResponseCode.NO_MESSAGE,))
 
 
-def _named(call: GrpcCall, group: str, handle: Handle) -> dict[str, Any]:
+def _message_header(call: GrpcCall, group: str, handle: Handle) -> dict[str, Any]:
     """The header of a request about one message."""
     return {
         "group": group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.grpc import acking, joining, receiving, routes, sending
 from rocketmq.grpc.edge import GrpcDialect, Rpc
 
@@ -12,7 +12,7 @@ _BROKER_RPCS = {
     "Telemetry": Rpc(joining.telemetry, "TelemetryCommand", "TelemetryCommand", is_stream=True),
     "Heartbeat": Rpc(joining.heartbeat, "HeartbeatRequest", "HeartbeatResponse"),
     "NotifyClientTermination": Rpc(
-        joining.farewell, "NotifyClientTerminationRequest", "NotifyClientTerminationResponse"
+        joining.notify_client_termination, "NotifyClientTerminationRequest", "NotifyClientTerminationResponse"
     ),
     "SendMessage": Rpc(sending.send, "SendMessageRequest", "SendMessageResponse"),
     "QueryAssignment": Rpc(receiving.query_assignment, "QueryAssignmentRequest", "QueryAssignmentResponse"),
@@ -27,11 +27,11 @@ _BROKER_RPCS = {
 }
 
 
-def name_server_grpc(facts: Facts) -> GrpcDialect:
+def name_server_grpc(facts: ServerFacts) -> GrpcDialect:
     """RocketMQ's gRPC protocol as a name server accepts it."""
     return GrpcDialect(facts, _NAME_SERVER_RPCS, "a name server serves QueryRoute, which names the brokers to call")
 
 
-def broker_grpc(facts: Facts) -> GrpcDialect:
+def broker_grpc(facts: ServerFacts) -> GrpcDialect:
     """RocketMQ's gRPC protocol as a broker accepts it."""
     return GrpcDialect(facts, _BROKER_RPCS, f"a broker serves {', '.join(_BROKER_RPCS)}")

@@ -1,7 +1,7 @@
 """GrpcEdge: the codec of one connection of RocketMQ 5 clients.
 
 Like `rocketmq/edge.py` it translates calls to this project's commands, and the answers back. While a call is
-outstanding, the opaque number of its command is a `GrpcQuestion`: an int that carries the call and the translator of
+outstanding, the opaque number of its command is a `GrpcOpaque`: an int that carries the call and the translator of
 its answer. Clients in one process share a connection, so each call has the client's id in its metadata.
 
 No call depends on an earlier one, because a server that was restarted does not know what clients announced before.
@@ -22,16 +22,16 @@ from model.subscription import Expression
 from remoting.codec import Peer
 from remoting.command import REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.edge import Facts
-from rocketmq.grpc import words
+from rocketmq.edge import ServerFacts
+from rocketmq.grpc import proto
 from rocketmq.grpc.http2 import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall, Http2
+from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.signing import check_signature
 from rocketmq.grpc.status import GrpcRefused, status, status_of
-from rocketmq.grpc.words import WORDS
 from rocketmq.signing import Check
 
 
-class Asked(NamedTuple):
+class GrpcRequest(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
 
     `answer` gets header, body and code of the answer, and returns the messages of the call's answer. `refusal` is the
@@ -60,15 +60,15 @@ Subscriptions = dict[str, dict[str, Expression]]
 
 
 @dataclass(slots=True)
-class GrpcCaller:
-    """The clients of one connection, as translators need them; `groups` is by client id."""
+class GrpcConnection:
+    """One connection, as translators need it: its server, its peer, and what each client reads in `groups`."""
 
-    facts: Facts
+    facts: ServerFacts
     peer: Peer
     picked_queues: int = 0
     groups: dict[str, Subscriptions] = field(default_factory=dict)
 
-    def subscribed(self, call: GrpcCall, group: str, topics: Mapping[str, Expression]) -> None:
+    def record_subscriptions(self, call: GrpcCall, group: str, topics: Mapping[str, Expression]) -> None:
         """Remember what the client of a call reads, for its heartbeats; of too many clients the oldest is forgotten."""
         client_id = client_id_of(call)
         of_client = self.groups.setdefault(client_id, {})
@@ -76,13 +76,13 @@ class GrpcCaller:
         while len(self.groups) > MAX_GRPC_CLIENTS:
             del self.groups[next(iter(self.groups))]
 
-    def command(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> Command:
+    def own_request(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> Command:
         """A request of the edge itself; its answer is dropped."""
         return Command(REQUEST, code, _OWN_OPAQUE, header, body)
 
-    def ask(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
+    def send_own_request(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> None:
         """Send a request of the edge itself; its answer is dropped."""
-        self.peer.handle_soon(self.command(code, header, body))
+        self.peer.handle_soon(self.own_request(code, header, body))
 
     @property
     def address(self) -> str:
@@ -90,7 +90,7 @@ class GrpcCaller:
         return f"{self.peer.local_host}:{self.peer.local_port}"
 
 
-Translator = Callable[[GrpcCaller, GrpcCall, Any], "Asked | list[Any]"]
+Translator = Callable[[GrpcConnection, GrpcCall, Any], "GrpcRequest | list[Any]"]
 """Translates the message of a call, or answers it at once.
 
 Raises:
@@ -114,20 +114,20 @@ class Rpc(NamedTuple):
 class GrpcDialect:
     """RocketMQ's gRPC protocol for one server: its RPCs by name.
 
-    `elsewhere` is the end of the error message for an unknown RPC.
+    `unimplemented_hint` is the end of the error message for an unknown RPC.
     """
 
-    facts: Facts
+    facts: ServerFacts
     rpcs: Mapping[str, Rpc]
-    elsewhere: str
+    unimplemented_hint: str
     check: Check | None = None  # with access control: checks that each call is signed
 
-    def checked_by(self, check: Check) -> GrpcDialect:
+    def with_check(self, check: Check) -> GrpcDialect:
         """The same for a server with access control."""
         return replace(self, check=check)
 
     def codec(self, peer: Peer) -> GrpcEdge:
-        """See `remoting.codec.Dialect`; `rocketmq/grpc/door.py` recognises the protocol, and calls this."""
+        """See `remoting.codec.Dialect`; `rocketmq/grpc/lazy_dialect.py` recognises the protocol, and calls this."""
         return GrpcEdge(self, peer)
 
 
@@ -136,12 +136,12 @@ def client_id_of(call: GrpcCall) -> str:
     return call.metadata["x-mq-client-id"]
 
 
-class GrpcQuestion(int):
+class GrpcOpaque(int):
     """The opaque number of an outstanding request, with its call and the translator of its answer."""
 
     call: GrpcCall
     rpc: Rpc
-    asked: Asked
+    request: GrpcRequest
 
 
 class GrpcEdge:
@@ -151,7 +151,7 @@ class GrpcEdge:
         self.error: ProtocolError | None = None
         self._dialect = dialect
         self._peer = peer
-        self._caller = GrpcCaller(dialect.facts, peer)
+        self._connection = GrpcConnection(dialect.facts, peer)
         self._http2 = Http2()
         self._opaque = 0
 
@@ -162,13 +162,13 @@ class GrpcEdge:
         return self
 
     @property
-    def under_way(self) -> int:
+    def partial_frame_bytes(self) -> int:
         """See `remoting.codec.Decoder`."""
-        return self._http2.under_way
+        return self._http2.partial_frame_bytes
 
     def at_frame_boundary(self) -> bool:
         """See `remoting.codec.Decoder`."""
-        return not self._http2.under_way
+        return not self._http2.partial_frame_bytes
 
     def feed(self, data: bytes) -> list[Command]:
         """See `remoting.codec.Decoder`."""
@@ -190,13 +190,13 @@ class GrpcEdge:
 
     def _on_call_event(self, kind: CallEvent, call: GrpcCall) -> Command | None:
         if kind is CallEvent.CANCELLED:
-            question = call.opaque
-            if isinstance(question, GrpcQuestion) and question.asked.cancel is not None:
-                return question.asked.cancel(int(question))
+            opaque = call.opaque
+            if isinstance(opaque, GrpcOpaque) and opaque.request.cancel is not None:
+                return opaque.request.cancel(int(opaque))
             return None
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is None:
-            text = f"{call.method[:200]} is not served here: {self._dialect.elsewhere}"
+            text = f"{call.method[:200]} is not served here: {self._dialect.unimplemented_hint}"
             self._http2.fail(call, UNIMPLEMENTED, text)
             return None
         # A stream is answered message by message, any other call when its message is complete.
@@ -212,7 +212,7 @@ class GrpcEdge:
 
     def _translate(self, call: GrpcCall, rpc: Rpc) -> Command | None:
         try:
-            message = WORDS[rpc.request].FromString(call.message)
+            message = MESSAGES[rpc.request].FromString(call.message)
         except DecodeError as error:
             self._http2.fail(call, INTERNAL, f"the message is no {rpc.request}: {error}")
             return None
@@ -220,20 +220,20 @@ class GrpcEdge:
             if self._dialect.check is not None:
                 check_signature(self._dialect.check, self._peer, call)
             if not call.metadata.get("x-mq-client-id"):
-                raise GrpcRefused(words.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
-            asked = rpc.translate(self._caller, call, message)
+                raise GrpcRefused(proto.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
+            translated = rpc.translate(self._connection, call, message)
         except GrpcRefused as error:
-            asked = [WORDS[rpc.response](status=status(error.code, str(error)))]
+            translated = [MESSAGES[rpc.response](status=status(error.code, str(error)))]
         except RlabError as error:
-            asked = [WORDS[rpc.response](status=status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))]
-        if not isinstance(asked, Asked):
-            self._http2.send(call, [each.SerializeToString() for each in asked], end=not rpc.is_stream)
+            translated = [MESSAGES[rpc.response](status=status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))]
+        if not isinstance(translated, GrpcRequest):
+            self._http2.send(call, [each.SerializeToString() for each in translated], end=not rpc.is_stream)
             return None
         self._opaque += 1
-        opaque = GrpcQuestion(self._opaque)
-        opaque.call, opaque.rpc, opaque.asked = call, rpc, asked
+        opaque = GrpcOpaque(self._opaque)
+        opaque.call, opaque.rpc, opaque.request = call, rpc, translated
         call.opaque = opaque
-        return Command(REQUEST, asked.code, opaque, asked.header, asked.body)
+        return Command(REQUEST, translated.code, opaque, translated.header, translated.body)
 
     # --- encoding ----------------------------------------------------------------------------------------------------
 
@@ -243,22 +243,22 @@ class GrpcEdge:
             return b""
         if isinstance(opaque, OwnOpaque):
             return b""
-        if not isinstance(opaque, GrpcQuestion):
+        if not isinstance(opaque, GrpcOpaque):
             # About the connection: the reason why it is closed.
-            return self._http2.goodbye(str(header.get("remark")))
-        asked, call = opaque.asked, opaque.call
-        if code and code not in asked.outcomes:
-            refused = WORDS[opaque.rpc.response]() if asked.refusal is None else asked.refusal
-            refused.status.CopyFrom(status_of(code, str(header.get("remark") or "")))
-            answer = [refused]
-        elif not call.open and asked.unread is not None:
-            asked.unread(dict(header), body, code)
+            return self._http2.encode_goaway(str(header.get("remark")))
+        request, call = opaque.request, opaque.call
+        if code and code not in request.outcomes:
+            refusal = MESSAGES[opaque.rpc.response]() if request.refusal is None else request.refusal
+            refusal.status.CopyFrom(status_of(code, str(header.get("remark") or "")))
+            answer = [refusal]
+        elif not call.open and request.unread is not None:
+            request.unread(dict(header), body, code)
             return b""
         else:
-            answer = asked.answer(dict(header), body, code)
+            answer = request.answer(dict(header), body, code)
         try:
             self._http2.send(call, [each.SerializeToString() for each in answer], end=not opaque.rpc.is_stream)
         except ProtocolError as error:
             self.error = error
-            return self._http2.goodbye(str(error))
+            return self._http2.encode_goaway(str(error))
         return self._http2.take()

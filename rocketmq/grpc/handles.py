@@ -16,7 +16,7 @@ from binascii import Error
 from typing import NamedTuple
 
 from model.limits import MAX_NAME_CHARS
-from rocketmq.grpc import words
+from rocketmq.grpc import proto
 from rocketmq.grpc.status import GrpcRefused
 
 _VERSION = 1
@@ -40,7 +40,7 @@ class Handle(NamedTuple):
         return urlsafe_b64encode(head + broker + self.topic.encode()).decode()
 
 
-def handle_of(text: str, broker: str) -> Handle:
+def parse_handle(text: str, broker: str) -> Handle:
     """Read a handle at the broker with this name.
 
     Raises:
@@ -52,12 +52,12 @@ def handle_of(text: str, broker: str) -> Handle:
         data = b64decode(text, b"-_", validate=True)
         version, queue_id, offset, token, length = _HEAD.unpack_from(data)
         names = data[_HEAD.size :]
-        found = Handle(names[:length].decode(), names[length:].decode(), queue_id, offset, token)
+        handle = Handle(names[:length].decode(), names[length:].decode(), queue_id, offset, token)
         if version != _VERSION or not token:
             raise ValueError
     except (ValueError, struct.error, Error):
-        raise GrpcRefused(words.INVALID_RECEIPT_HANDLE, f"not a receipt handle: {text[:100]!r}") from None
-    if found.broker != broker:
-        text = f"the receipt handle is of a message of broker {found.broker[:100]!r}, and this is {broker!r}"
-        raise GrpcRefused(words.INVALID_RECEIPT_HANDLE, text)
-    return found
+        raise GrpcRefused(proto.INVALID_RECEIPT_HANDLE, f"not a receipt handle: {text[:100]!r}") from None
+    if handle.broker != broker:
+        text = f"the receipt handle is of a message of broker {handle.broker[:100]!r}, and this is {broker!r}"
+        raise GrpcRefused(proto.INVALID_RECEIPT_HANDLE, text)
+    return handle

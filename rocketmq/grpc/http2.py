@@ -46,16 +46,16 @@ from model.grpc_limits import (
     MAX_HTTP2_HEADER_BYTES,
 )
 from model.limits import MAX_REMARK_CHARS, MAX_UNSENT_BYTES
-from rocketmq.grpc.floods import FrameGuard
+from rocketmq.grpc.frame_guard import FrameGuard
 
-_WINDOW = 65_535
+_INITIAL_WINDOW_BYTES = 65_535
 """Of each call, as HTTP/2 has it before any settings: a peer may send its first calls before it has ours."""
 _PREFIX_BYTES = 5
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
 """Statuses of gRPC, in the trailers of an answer."""
-_UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
+_TIMEOUT_UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
 
 
 class CallEvent(Enum):
@@ -79,21 +79,21 @@ class GrpcCall:
     """
 
     __slots__ = (
-        *("announced", "begun", "buffer", "message", "messages", "metadata", "method", "number", "opaque", "open"),
-        "window",
+        *("buffer", "headers_sent", "message", "message_bytes", "messages", "metadata", "method", "opaque", "open"),
+        *("stream_id", "window_bytes"),
     )
 
-    def __init__(self, number: int, metadata: dict[str, str]) -> None:
-        self.number = number
+    def __init__(self, stream_id: int, metadata: dict[str, str]) -> None:
+        self.stream_id = stream_id
         self.metadata = metadata
         self.method = metadata.get(":path", "").removeprefix(_SERVICE)
         self.message = b""
         self.messages = 0
         self.open = True
-        self.begun = False  # whether the headers of the answer were sent
+        self.headers_sent = False  # whether the headers of the answer were sent
         self.buffer = bytearray()
-        self.announced = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
-        self.window = _WINDOW
+        self.message_bytes = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
+        self.window_bytes = _INITIAL_WINDOW_BYTES
         self.opaque: Any = None
 
     @property
@@ -103,7 +103,7 @@ class GrpcCall:
         digits, unit = text[:-1], text[-1:]
         if not digits.isascii() or not digits.isdigit() or len(digits) > 8:
             return None
-        return int(digits) * _UNITS_MS[unit] if unit in _UNITS_MS else 1
+        return int(digits) * _TIMEOUT_UNITS_MS[unit] if unit in _TIMEOUT_UNITS_MS else 1
 
 
 Event = tuple[CallEvent, GrpcCall]
@@ -122,10 +122,10 @@ class Http2:
     def __init__(self) -> None:
         self._guard = FrameGuard()
         self._calls: dict[int, GrpcCall] = {}
-        self._large: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
+        self._window_queue: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
         self._unsent: dict[int, tuple[bytearray, list[tuple[str, str]] | None]] = {}
         self._unsent_bytes = 0
-        self._taken_bytes = 0  # of the connection's window
+        self._consumed_bytes = 0  # of the connection's window
         self._h2 = _Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._h2.local_settings = Settings(
             client=False,
@@ -137,7 +137,7 @@ class Http2:
         )
         self._h2.decoder.max_header_list_size = MAX_HTTP2_HEADER_BYTES
         self._h2.initiate_connection()
-        self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - _WINDOW)
+        self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - _INITIAL_WINDOW_BYTES)
 
     @property
     def calls(self) -> Iterable[GrpcCall]:
@@ -145,10 +145,10 @@ class Http2:
         return self._calls.values()
 
     @property
-    def under_way(self) -> int:
+    def partial_frame_bytes(self) -> int:
         """Length in bytes of the longest message that has arrived in part; 0 without such a message."""
-        if self._large:
-            return self._large[0].announced
+        if self._window_queue:
+            return self._window_queue[0].message_bytes
         return max((len(call.buffer) for call in self._calls.values()), default=0)
 
     def take(self) -> bytes:
@@ -168,13 +168,13 @@ class Http2:
         try:
             for event in self._h2.receive_data(data):
                 if isinstance(event, DataReceived):
-                    self._received(event, events)
+                    self._on_data(event, events)
                 elif isinstance(event, RequestReceived):
-                    self._calls[event.stream_id] = GrpcCall(event.stream_id, _texts(event.headers))
+                    self._calls[event.stream_id] = GrpcCall(event.stream_id, _decode_headers(event.headers))
                 elif isinstance(event, StreamEnded):
                     call = self._calls.get(event.stream_id)
                     if call is not None:
-                        self._ended(call, events)
+                        self._on_end(call, events)
                 elif isinstance(event, StreamReset):
                     self._forget(event.stream_id, events)
                 elif isinstance(event, WindowUpdated):
@@ -185,73 +185,73 @@ class Http2:
             raise ProtocolError(f"not HTTP/2 as gRPC has it ({type(error).__name__}: {error})") from error
         return events
 
-    def _received(self, event: DataReceived, events: list[Event]) -> None:
-        self._taken_bytes += event.flow_controlled_length
-        if self._taken_bytes > HTTP2_CONNECTION_WINDOW_BYTES // 2:
-            self._h2.increment_flow_control_window(self._taken_bytes)
-            self._taken_bytes = 0
+    def _on_data(self, event: DataReceived, events: list[Event]) -> None:
+        self._consumed_bytes += event.flow_controlled_length
+        if self._consumed_bytes > HTTP2_CONNECTION_WINDOW_BYTES // 2:
+            self._h2.increment_flow_control_window(self._consumed_bytes)
+            self._consumed_bytes = 0
         call = self._calls.get(event.stream_id)
         if call is None:
             return  # it was refused already
-        call.window -= event.flow_controlled_length
+        call.window_bytes -= event.flow_controlled_length
         call.buffer += event.data
-        while self._reaches(call) and len(call.buffer) >= _PREFIX_BYTES:
-            call.announced = _PREFIX_BYTES + int.from_bytes(call.buffer[1:_PREFIX_BYTES])
+        while self._is_answerable(call) and len(call.buffer) >= _PREFIX_BYTES:
+            call.message_bytes = _PREFIX_BYTES + int.from_bytes(call.buffer[1:_PREFIX_BYTES])
             if call.buffer[0]:
                 self.fail(call, UNIMPLEMENTED, "compressed messages of gRPC are not read here: send them as they are")
-            elif call.announced > MAX_GRPC_MESSAGE_BYTES:
-                text = f"a message of {call.announced} bytes is longer than the {MAX_GRPC_MESSAGE_BYTES} allowed"
+            elif call.message_bytes > MAX_GRPC_MESSAGE_BYTES:
+                text = f"a message of {call.message_bytes} bytes is longer than the {MAX_GRPC_MESSAGE_BYTES} allowed"
                 self.fail(call, RESOURCE_EXHAUSTED, text)
-            elif len(call.buffer) < call.announced:
-                self._widen(call)
+            elif len(call.buffer) < call.message_bytes:
+                self._enlarge_window(call)
                 return
             else:
-                self._whole(call, events, is_last=event.stream_ended is not None)
+                self._complete_message(call, events, is_last=event.stream_ended is not None)
 
-    def _whole(self, call: GrpcCall, events: list[Event], *, is_last: bool) -> None:
-        call.message = bytes(call.buffer[_PREFIX_BYTES : call.announced])
+    def _complete_message(self, call: GrpcCall, events: list[Event], *, is_last: bool) -> None:
+        call.message = bytes(call.buffer[_PREFIX_BYTES : call.message_bytes])
         call.messages += 1
-        del call.buffer[: call.announced]
-        call.announced = 0
-        self._leave_line(call)
-        if not is_last and call.window < _WINDOW // 2 and self._reaches(call):
-            self._h2.increment_flow_control_window(_WINDOW - call.window, call.number)
-            call.window = _WINDOW
+        del call.buffer[: call.message_bytes]
+        call.message_bytes = 0
+        self._leave_window_queue(call)
+        if not is_last and call.window_bytes < _INITIAL_WINDOW_BYTES // 2 and self._is_answerable(call):
+            self._h2.increment_flow_control_window(_INITIAL_WINDOW_BYTES - call.window_bytes, call.stream_id)
+            call.window_bytes = _INITIAL_WINDOW_BYTES
         events.append((CallEvent.MESSAGE, call))
 
-    def _widen(self, call: GrpcCall) -> None:
+    def _enlarge_window(self, call: GrpcCall) -> None:
         """Let the rest of a long message come, when it is the first one in the line."""
-        missing = call.announced - len(call.buffer) - call.window
-        if not self._reaches(call):
+        missing = call.message_bytes - len(call.buffer) - call.window_bytes
+        if not self._is_answerable(call):
             return
-        if missing > 0 and call not in self._large:
-            self._large.append(call)
-        if missing > 0 and self._large[0] is call:
-            self._h2.increment_flow_control_window(missing, call.number)
-            call.window += missing
+        if missing > 0 and call not in self._window_queue:
+            self._window_queue.append(call)
+        if missing > 0 and self._window_queue[0] is call:
+            self._h2.increment_flow_control_window(missing, call.stream_id)
+            call.window_bytes += missing
 
-    def _leave_line(self, call: GrpcCall) -> None:
-        if call in self._large:
-            self._large.remove(call)
-            if self._large:
-                self._widen(self._large[0])
+    def _leave_window_queue(self, call: GrpcCall) -> None:
+        if call in self._window_queue:
+            self._window_queue.remove(call)
+            if self._window_queue:
+                self._enlarge_window(self._window_queue[0])
 
-    def _ended(self, call: GrpcCall, events: list[Event]) -> None:
+    def _on_end(self, call: GrpcCall, events: list[Event]) -> None:
         if call.buffer:
             self.fail(call, INTERNAL, "the call ended in the middle of a message")
         else:
             events.append((CallEvent.ENDED, call))
 
-    def _forget(self, number: int, events: list[Event] | None = None) -> None:
-        call = self._calls.pop(number, None)
-        unsent = self._unsent.pop(number, None)
+    def _forget(self, stream_id: int, events: list[Event] | None = None) -> None:
+        call = self._calls.pop(stream_id, None)
+        unsent = self._unsent.pop(stream_id, None)
         if unsent is not None:
             self._unsent_bytes -= len(unsent[0])
         if call is None:
             return
         was_open, call.open = call.open, False
         call.buffer.clear()
-        self._leave_line(call)
+        self._leave_window_queue(call)
         if events is not None and was_open:
             events.append((CallEvent.CANCELLED, call))
 
@@ -263,17 +263,17 @@ class Http2:
         Raises:
             ProtocolError: the peer has left more unread than it may; the connection cannot go on.
         """
-        if not self._reaches(call):
+        if not self._is_answerable(call):
             return
         self._begin(call)
-        unsent, _ = self._unsent.setdefault(call.number, (bytearray(), None))
+        unsent, _ = self._unsent.setdefault(call.stream_id, (bytearray(), None))
         for message in messages:
             unsent += b"\x00" + len(message).to_bytes(4) + message
             self._unsent_bytes += _PREFIX_BYTES + len(message)
         if end:
-            self._unsent[call.number] = unsent, [("grpc-status", "0")]
-            self._guard.answered()
-        self._flush(call.number)
+            self._unsent[call.stream_id] = unsent, [("grpc-status", "0")]
+            self._guard.record_answer()
+        self._flush(call.stream_id)
         if self._unsent_bytes > MAX_UNSENT_BYTES:
             raise ProtocolError(
                 f"{self._unsent_bytes} bytes of answers wait for windows of the peer, which are too many"
@@ -281,57 +281,57 @@ class Http2:
 
     def fail(self, call: GrpcCall, status: int, text: str) -> None:
         """End a call with a status of gRPC; nothing if the peer has reset it."""
-        if not self._reaches(call):
+        if not self._is_answerable(call):
             return
-        trailers = [("grpc-status", str(status)), ("grpc-message", _quoted(text[:MAX_REMARK_CHARS]))]
-        if call.begun:
-            unsent, _ = self._unsent.pop(call.number, (bytearray(), None))
+        trailers = [("grpc-status", str(status)), ("grpc-message", _percent_encode(text[:MAX_REMARK_CHARS]))]
+        if call.headers_sent:
+            unsent, _ = self._unsent.pop(call.stream_id, (bytearray(), None))
             self._unsent_bytes -= len(unsent)
         else:
             trailers = [*_HEADERS, *trailers]
-        self._end(call.number, trailers)
+        self._end(call.stream_id, trailers)
 
     def _begin(self, call: GrpcCall) -> None:
-        if not call.begun:
-            call.begun = True
-            self._h2.send_headers(call.number, _HEADERS)
+        if not call.headers_sent:
+            call.headers_sent = True
+            self._h2.send_headers(call.stream_id, _HEADERS)
 
-    def _flush(self, number: int) -> None:
-        """Send what the windows of the peer allow; of one call, or with number 0 of all."""
-        for each in list(self._unsent) if number == 0 else (number,) if number in self._unsent else ():
+    def _flush(self, stream_id: int) -> None:
+        """Send what the windows of the peer allow; of one call, or of all calls for stream id 0."""
+        for each in list(self._unsent) if stream_id == 0 else (stream_id,) if stream_id in self._unsent else ():
             unsent, trailers = self._unsent[each]
             if self._is_closed(each):
                 continue  # its reset comes next
-            room = self._h2.local_flow_control_window(each)
+            window_bytes = self._h2.local_flow_control_window(each)
             n_frames = 0
-            while unsent and room > 0:
-                size = min(room, len(unsent), self._h2.max_outbound_frame_size)
+            while unsent and window_bytes > 0:
+                size = min(window_bytes, len(unsent), self._h2.max_outbound_frame_size)
                 self._h2.send_data(each, bytes(memoryview(unsent)[:size]))
                 del unsent[:size]
                 self._unsent_bytes -= size
-                room -= size
+                window_bytes -= size
                 n_frames += 1
-            self._guard.sent(n_frames)
+            self._guard.record_data_frames(n_frames)
             if not unsent:
                 del self._unsent[each]
                 if trailers is not None:
                     self._end(each, trailers)
 
-    def _end(self, number: int, trailers: list[tuple[str, str]]) -> None:
-        self._h2.send_headers(number, trailers, end_stream=True)
-        self._forget(number)
-        if not self._is_closed(number):  # else the peer would send more, for nothing
-            self._h2.reset_stream(number, ErrorCodes.NO_ERROR)
+    def _end(self, stream_id: int, trailers: list[tuple[str, str]]) -> None:
+        self._h2.send_headers(stream_id, trailers, end_stream=True)
+        self._forget(stream_id)
+        if not self._is_closed(stream_id):  # else the peer would send more, for nothing
+            self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
 
-    def _reaches(self, call: GrpcCall) -> bool:
+    def _is_answerable(self, call: GrpcCall) -> bool:
         """Whether an answer would reach the peer; frames are decoded before their events are handled."""
-        return call.open and not self._is_closed(call.number)
+        return call.open and not self._is_closed(call.stream_id)
 
-    def _is_closed(self, number: int) -> bool:
-        stream = self._h2.streams.get(number)
+    def _is_closed(self, stream_id: int) -> bool:
+        stream = self._h2.streams.get(stream_id)
         return stream is None or stream.closed
 
-    def goodbye(self, text: str) -> bytes:
+    def encode_goaway(self, text: str) -> bytes:
         """The last bytes of the connection: GOAWAY with the reason."""
         self._h2.clear_outbound_data_buffer()
         last = self._h2.highest_inbound_stream_id
@@ -339,10 +339,10 @@ class Http2:
         return frame.serialize()
 
 
-def _texts(headers: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+def _decode_headers(headers: Iterable[tuple[Any, Any]]) -> dict[str, str]:
     return {str(name): str(value) for name, value in headers}
 
 
-def _quoted(text: str) -> str:
+def _percent_encode(text: str) -> str:
     """A text as gRPC wants it in a trailer: printable ASCII, and the rest as %XX."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 37 else f"%{byte:02X}" for byte in text.encode())

@@ -25,38 +25,38 @@ from model.subscription import Expression, Sql, parse_expression, subscription_o
 from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
-from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, GrpcCaller, client_id_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import Handle
 from rocketmq.grpc.http2 import GrpcCall
-from rocketmq.grpc.routes import readable_brokers, topic_of
+from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration, to_timestamp
+from rocketmq.grpc.routes import readable_brokers, required_topic
 from rocketmq.grpc.sending import TRACE_CONTEXT
 from rocketmq.grpc.status import GrpcRefused, status
-from rocketmq.grpc.words import WORDS, duration_ms, duration_of, timestamp_of
 from rocketmq.message import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
 from rocketmq.pulling import MAX_SUSPEND_MS, message_of
 
-RENEWED_MS = 10_000
+RENEWED_INVISIBLE_MS = 10_000
 """How long a message is invisible after the connection of its push consumer is gone."""
-_ON_THE_WAY_MS = 200
+_NETWORK_MARGIN_MS = 200
 """An empty answer is sent this time before the deadline of its call."""
 _DEFAULT_POLL_MS = 20_000
-_SYSTEM = frozenset((TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, MESSAGE_GROUP, TRACE_CONTEXT))
+_SYSTEM_PROPERTIES = frozenset((TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC, ORIGIN_MESSAGE_ID, MESSAGE_GROUP, TRACE_CONTEXT))
 
 
-def receive(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
+def receive(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
     """Translate a receive; the broker holds it as long as its client wants."""
-    group, topic = group_of(request.group), topic_of(request.message_queue.topic)
-    expression = expression_of(request.filter_expression)
-    invisible_ms = RENEWED_MS if request.auto_renew else duration_ms(request.invisible_duration)
+    group, topic = required_group(request.group), required_topic(request.message_queue.topic)
+    expression = to_expression(request.filter_expression)
+    invisible_ms = RENEWED_INVISIBLE_MS if request.auto_renew else duration_ms(request.invisible_duration)
     if not MIN_INVISIBLE_MS <= invisible_ms <= MAX_INVISIBLE_MS:
         text = f"an invisible time is {MIN_INVISIBLE_MS} to {MAX_INVISIBLE_MS} ms, not {invisible_ms}"
-        raise GrpcRefused(words.ILLEGAL_INVISIBLE_TIME, text)
+        raise GrpcRefused(proto.ILLEGAL_INVISIBLE_TIME, text)
     poll_ms = _DEFAULT_POLL_MS
     if request.HasField("long_polling_timeout"):
         poll_ms = duration_ms(request.long_polling_timeout)
     if call.timeout_ms is not None:
-        poll_ms = min(poll_ms, call.timeout_ms - _ON_THE_WAY_MS)
+        poll_ms = min(poll_ms, call.timeout_ms - _NETWORK_MARGIN_MS)
     subscription = subscription_of(topic, expression, 0)
     header: dict[str, Any] = {
         "group": group,
@@ -69,20 +69,24 @@ def receive(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
         **({"renew": True} if request.auto_renew else {}),
         **subscription.to_header(),
     }
-    caller.subscribed(call, group, {topic: expression})
+    connection.record_subscriptions(call, group, {topic: expression})
     code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
-    answer = partial(_received, caller, header, _tags_of(expression))
+    answer = partial(_translate_messages, connection, header, _tags_of(expression))
 
     def cancel(pop: int) -> Command:
         named = {"group": group, "client_id": header["client_id"], "pop": pop}
-        return caller.command(RequestCode.CANCEL_POP, named)
+        return connection.own_request(RequestCode.CANCEL_POP, named)
 
-    unread = partial(_return, caller, header)
-    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=unread, cancel=cancel)
+    unread = partial(_return_messages, connection, header)
+    return GrpcRequest(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=unread, cancel=cancel)
 
 
-def _return(
-    caller: GrpcCaller, asked: Mapping[str, Any], answered: dict[str, Any], body: bytes | None, code: int
+def _return_messages(
+    connection: GrpcConnection,
+    request_header: Mapping[str, Any],
+    answer_header: dict[str, Any],
+    body: bytes | None,
+    code: int,
 ) -> None:
     """Make messages visible again at once that were delivered to a call which its client has reset."""
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
@@ -91,109 +95,112 @@ def _return(
         for topic, queue_id, token, _, _, records in batches
     ]
     if rows:
-        header = {"group": asked["group"], "client_id": asked["client_id"]}
-        caller.ask(RequestCode.RETURN_MESSAGES, header, msgpack.packb(rows))
+        header = {"group": request_header["group"], "client_id": request_header["client_id"]}
+        connection.send_own_request(RequestCode.RETURN_MESSAGES, header, msgpack.packb(rows))
 
 
-def _received(
-    caller: GrpcCaller,
-    asked: Mapping[str, Any],
+def _translate_messages(
+    connection: GrpcConnection,
+    request_header: Mapping[str, Any],
     tags: frozenset[str] | None,
-    answered: dict[str, Any],
+    answer_header: dict[str, Any],
     body: bytes | None,
     code: int,
 ) -> list[Any]:
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
     messages: list[Any] = []
-    others: list[list[Any]] = []  # of another tag with the same hash
+    mismatched: list[list[Any]] = []  # of another tag with the same hash
     for topic, queue_id, token, _, attempts, records in batches:
         excluded = []
-        for record, times in zip(iter_records(records), attempts, strict=True):
-            handle = Handle(caller.facts.broker_name(), topic, queue_id, record.queue_offset, token)
-            message = _message(caller, asked, handle, record, times)
-            if tags is None or topic != asked["topic"] or message.system_properties.tag in tags:
+        for record, attempt in zip(iter_records(records), attempts, strict=True):
+            handle = Handle(connection.facts.broker_name(), topic, queue_id, record.queue_offset, token)
+            message = _message(connection, request_header, handle, record, attempt)
+            if tags is None or topic != request_header["topic"] or message.system_properties.tag in tags:
                 messages.append(message)
             else:
                 excluded.append(record.queue_offset)
         if excluded:
-            others.append([topic, queue_id, token, excluded])
-    if others:
-        header = {"group": asked["group"], "client_id": asked["client_id"]}
-        caller.ask(RequestCode.ACK_MESSAGE, header, msgpack.packb(others))
-    answer = WORDS["ReceiveMessageResponse"]
+            mismatched.append([topic, queue_id, token, excluded])
+    if mismatched:
+        header = {"group": request_header["group"], "client_id": request_header["client_id"]}
+        connection.send_own_request(RequestCode.ACK_MESSAGE, header, msgpack.packb(mismatched))
+    answer = MESSAGES["ReceiveMessageResponse"]
     if not messages:
-        return [answer(status=status(words.MESSAGE_NOT_FOUND, "no message has come"))]
+        return [answer(status=status(proto.MESSAGE_NOT_FOUND, "no message has come"))]
     return [
-        answer(status=status(words.OK)),
+        answer(status=status(proto.OK)),
         *(answer(message=message) for message in messages),
-        answer(delivery_timestamp=timestamp_of(caller.facts.now_ms())),
+        answer(delivery_timestamp=to_timestamp(connection.facts.now_ms())),
     ]
 
 
-def _message(caller: GrpcCaller, asked: Mapping[str, Any], handle: Handle, record: StoredRecord, times: int) -> Any:
+def _message(
+    connection: GrpcConnection, request_header: Mapping[str, Any], handle: Handle, record: StoredRecord, attempt: int
+) -> Any:
     """A stored message as clients read it; a payload that is not one of our messages is delivered as a body."""
     found = message_of(record.payload, handle.topic)
     body, properties, _, born_ms = found or (record.payload, {}, 0, record.stored_ms)
     message_group = properties.get(MESSAGE_GROUP, "")
-    system = WORDS["SystemProperties"](
+    system = MESSAGES["SystemProperties"](
         tag=properties.get(TAGS, ""),
         keys=properties.get(KEYS, "").split(),
         message_id=properties.get(UNIQ_KEY, ""),
         # The one digest of which every client computes the same text.
-        body_digest=WORDS["Digest"](
-            type=words.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+        body_digest=MESSAGES["Digest"](
+            type=proto.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
         ),
-        body_encoding=words.IDENTITY,
-        message_type=words.FIFO if message_group else words.NORMAL,
-        born_timestamp=timestamp_of(born_ms),
-        store_timestamp=timestamp_of(record.stored_ms),
-        store_host=caller.address,
+        body_encoding=proto.IDENTITY,
+        message_type=proto.FIFO if message_group else proto.NORMAL,
+        born_timestamp=to_timestamp(born_ms),
+        store_timestamp=to_timestamp(record.stored_ms),
+        store_host=connection.address,
         receipt_handle=handle.text(),
         queue_id=handle.queue_id,
         queue_offset=record.queue_offset,
-        invisible_duration=duration_of(asked["invisible_ms"]),
-        delivery_attempt=times,
+        invisible_duration=to_duration(request_header["invisible_ms"]),
+        delivery_attempt=attempt,
         message_group=message_group,
         trace_context=properties.get(TRACE_CONTEXT, ""),
     )
-    return WORDS["Message"](
-        topic=WORDS["Resource"](name=properties.get(RETRY_TOPIC, asked["topic"])),
-        user_properties={name: value for name, value in properties.items() if name not in _SYSTEM},
+    return MESSAGES["Message"](
+        topic=MESSAGES["Resource"](name=properties.get(RETRY_TOPIC, request_header["topic"])),
+        user_properties={name: value for name, value in properties.items() if name not in _SYSTEM_PROPERTIES},
         system_properties=system,
         body=body,
     )
 
 
-def query_assignment(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
+def query_assignment(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
     """Translate the request of a push consumer for its assignment: every member receives from every broker."""
-    topic, group = topic_of(request.topic), group_of(request.group)
+    topic, group = required_topic(request.topic), required_group(request.group)
 
-    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         assignments = [
-            WORDS["Assignment"](message_queue=queue) for queue in readable_brokers(topic, msgpack.unpackb(body or b""))
+            MESSAGES["Assignment"](message_queue=queue)
+            for queue in readable_brokers(topic, msgpack.unpackb(body or b""))
         ]
-        return [WORDS["QueryAssignmentResponse"](status=status(words.OK), assignments=assignments)]
+        return [MESSAGES["QueryAssignmentResponse"](status=status(proto.OK), assignments=assignments)]
 
-    caller.subscribed(call, group, {})
-    return Asked(RequestCode.GET_ROUTE_OF_BROKER, {"topic": topic}, None, answer)
+    connection.record_subscriptions(call, group, {})
+    return GrpcRequest(RequestCode.GET_ROUTE_OF_BROKER, {"topic": topic}, None, answer)
 
 
 def _tags_of(expression: Expression) -> frozenset[str] | None:
     return None if isinstance(expression, Sql) else parse_expression(expression)
 
 
-def expression_of(said: Any) -> Expression:
+def to_expression(message_filter: Any) -> Expression:
     """The filter that a message names; all messages if it names none."""
-    text = said.expression or "*"
-    return Sql(text) if said.type == words.SQL else text
+    text = message_filter.expression or "*"
+    return Sql(text) if message_filter.type == proto.SQL else text
 
 
-def group_of(resource: Any) -> str:
+def required_group(resource: Any) -> str:
     """The group that a message names.
 
     Raises:
         GrpcRefused: it names none.
     """
     if not resource.name:
-        raise GrpcRefused(words.ILLEGAL_GROUP, "the name of the consumer group is missing")
+        raise GrpcRefused(proto.ILLEGAL_GROUP, "the name of the consumer group is missing")
     return str(resource.name)

@@ -18,12 +18,12 @@ from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS, MESSAGE_GROUP, Message, check_message, encode_payload, tag_hash
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.grpc import words
-from rocketmq.grpc.edge import Asked, GrpcCaller
+from rocketmq.grpc import proto
+from rocketmq.grpc.edge import GrpcConnection, GrpcRequest
 from rocketmq.grpc.http2 import GrpcCall
-from rocketmq.grpc.routes import topic_of
+from rocketmq.grpc.proto import MESSAGES, duration_ms
+from rocketmq.grpc.routes import required_topic
 from rocketmq.grpc.status import GrpcRefused, status
-from rocketmq.grpc.words import WORDS, duration_ms
 from rocketmq.message import (
     CHECK_IMMUNITY_S,
     DELAY,
@@ -42,10 +42,10 @@ from rocketmq.message import (
 TRACE_CONTEXT = "TRACE_CONTEXT"
 """The property that holds the context of a trace. RocketMQ: MessageConst."""
 _TYPES = {
-    MessageType.NORMAL: words.NORMAL,
-    MessageType.FIFO: words.FIFO,
-    MessageType.DELAY: words.DELAY,
-    MessageType.TRANSACTION: words.TRANSACTION,
+    MessageType.NORMAL: proto.NORMAL,
+    MessageType.FIFO: proto.FIFO,
+    MessageType.DELAY: proto.DELAY,
+    MessageType.TRANSACTION: proto.TRANSACTION,
 }
 _RESERVED = frozenset(
     (
@@ -56,116 +56,118 @@ _RESERVED = frozenset(
 """Names of properties that mean something to brokers and clients."""
 
 
-def send(caller: GrpcCaller, call: GrpcCall, request: Any) -> Asked:
+def send(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
     """Translate one message, or several of one topic, which are stored all or none."""
     messages = request.messages
     if not 1 <= len(messages) <= MAX_BATCH_MESSAGES:
-        raise GrpcRefused(words.BAD_REQUEST, f"a send has 1 to {MAX_BATCH_MESSAGES} messages, got {len(messages)}")
-    topic = topic_of(messages[0].topic)
+        raise GrpcRefused(proto.BAD_REQUEST, f"a send has 1 to {MAX_BATCH_MESSAGES} messages, got {len(messages)}")
+    topic = required_topic(messages[0].topic)
     if any(each.topic.name != topic for each in messages):
         raise GrpcRefused(
-            words.BAD_REQUEST, "the messages of one send have one topic: send those of another by themselves"
+            proto.BAD_REQUEST, "the messages of one send have one topic: send those of another by themselves"
         )
-    taken = caller.facts.message_type(topic)
+    topic_type = connection.facts.message_type(topic)
     for each in messages:
-        _check_type(topic, taken, each.system_properties)
+        _check_type(topic, topic_type, each.system_properties)
     ids = [each.system_properties.message_id for each in messages]
     payloads = [_payload(topic, each) for each in messages]
     hashes = [tag_hash(each.system_properties.tag) for each in messages]
-    queues = [_queue_id(caller, topic, each.system_properties.message_group) for each in messages]
-    delays = [_delay_ms(caller, each.system_properties) for each in messages]
+    queues = [_queue_id(connection, topic, each.system_properties.message_group) for each in messages]
+    delays = [_delay_ms(connection, each.system_properties) for each in messages]
     if len(messages) == 1:
         header: dict[str, Any] = {"topic": topic, "queue_id": queues[0], "tag_hash": hashes[0]}
-        if delays[0] > 0 or taken is MessageType.DELAY:  # that topic takes nothing without a delay, however short
+        if delays[0] > 0 or topic_type is MessageType.DELAY:  # that topic takes nothing without a delay, however short
             header["delay_ms"] = delays[0]
-        return Asked(RequestCode.SEND_MESSAGE, header, payloads[0], _answerer(ids))
+        return GrpcRequest(RequestCode.SEND_MESSAGE, header, payloads[0], _answer_translator(ids))
     if any(delays):
-        raise GrpcRefused(words.BAD_REQUEST, "a delayed message is sent by itself, not with others")
+        raise GrpcRefused(proto.BAD_REQUEST, "a delayed message is sent by itself, not with others")
     rows = list(zip(queues, hashes, payloads, strict=True))
-    return Asked(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), _answerer(ids))
+    return GrpcRequest(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), _answer_translator(ids))
 
 
-def _answerer(ids: Sequence[str]) -> Any:
-    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
-        found = answered["offset"]
-        offsets = found if isinstance(found, list) else [found]
+def _answer_translator(ids: Sequence[str]) -> Any:
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        answered = answer_header["offset"]
+        offsets = answered if isinstance(answered, list) else [answered]
         entries = [
-            WORDS["SendResultEntry"](status=status(words.OK), message_id=each, offset=offset)
+            MESSAGES["SendResultEntry"](status=status(proto.OK), message_id=each, offset=offset)
             for each, offset in zip(ids, offsets, strict=True)
         ]
-        return [WORDS["SendMessageResponse"](status=status(words.OK), entries=entries)]
+        return [MESSAGES["SendMessageResponse"](status=status(proto.OK), entries=entries)]
 
     return answer
 
 
-def _queue_id(caller: GrpcCaller, topic: str, group: str) -> int:
-    n_queues = max(1, caller.facts.write_queues(topic))
+def _queue_id(connection: GrpcConnection, topic: str, group: str) -> int:
+    n_queues = max(1, connection.facts.write_queues(topic))
     if group:
         return zlib.crc32(group.encode()) % n_queues
-    caller.picked_queues += 1
-    return caller.picked_queues % n_queues
+    connection.picked_queues += 1
+    return connection.picked_queues % n_queues
 
 
-def _delay_ms(caller: GrpcCaller, properties: Any) -> int:
+def _delay_ms(connection: GrpcConnection, properties: Any) -> int:
     """How long the delivery is delayed; 0 for a time that has passed."""
     if not properties.HasField("delivery_timestamp"):
         return 0
-    delay_ms = duration_ms(properties.delivery_timestamp) - caller.facts.now_ms()
+    delay_ms = duration_ms(properties.delivery_timestamp) - connection.facts.now_ms()
     if delay_ms > MAX_DELAY_MS:
         text = f"a message is delivered within {MAX_DELAY_MS // 86_400_000} days, not after {delay_ms} ms"
-        raise GrpcRefused(words.ILLEGAL_DELIVERY_TIME, text)
+        raise GrpcRefused(proto.ILLEGAL_DELIVERY_TIME, text)
     return max(0, delay_ms)
 
 
 def _payload(topic: str, sent: Any) -> bytes:
     properties = sent.system_properties
     if not properties.message_id.strip():
-        raise GrpcRefused(words.ILLEGAL_MESSAGE_ID, "the message has no id: its client gives it one")
-    others = dict(sent.user_properties)
-    for name in others:
+        raise GrpcRefused(proto.ILLEGAL_MESSAGE_ID, "the message has no id: its client gives it one")
+    user_properties = dict(sent.user_properties)
+    for name in user_properties:
         if name in _RESERVED or not name.isprintable():
             text = f"a property must not have the name {name[:100]!r}, which RocketMQ uses itself"
-            raise GrpcRefused(words.ILLEGAL_PROPERTY_KEY, text)
+            raise GrpcRefused(proto.ILLEGAL_PROPERTY_KEY, text)
     if properties.message_group:
-        others[MESSAGE_GROUP] = properties.message_group
+        user_properties[MESSAGE_GROUP] = properties.message_group
     if properties.trace_context:
-        others[TRACE_CONTEXT] = properties.trace_context
-    body = _plain(sent.body) if properties.body_encoding == words.GZIP else sent.body
+        user_properties[TRACE_CONTEXT] = properties.trace_context
+    body = _decompress(sent.body) if properties.body_encoding == proto.GZIP else sent.body
     if not body:
-        raise GrpcRefused(words.BODY_EMPTY, "the body is empty")
+        raise GrpcRefused(proto.BODY_EMPTY, "the body is empty")
     if len(body) > MAX_BODY_BYTES:
         raise GrpcRefused(
-            words.BODY_TOO_LARGE, f"the body has {len(body)} bytes; allowed are {MAX_BODY_BYTES}: split it"
+            proto.BODY_TOO_LARGE, f"the body has {len(body)} bytes; allowed are {MAX_BODY_BYTES}: split it"
         )
-    message = Message(topic=topic, body=body, keys=tuple(properties.keys), tags=properties.tag, properties=others)
+    message = Message(
+        topic=topic, body=body, keys=tuple(properties.keys), tags=properties.tag, properties=user_properties
+    )
     check_message(message, is_foreign=True)
     return encode_payload(message, max(0, duration_ms(properties.born_timestamp)), properties.message_id)
 
 
-def _check_type(topic: str, taken: MessageType, properties: Any) -> None:
+def _check_type(topic: str, topic_type: MessageType, properties: Any) -> None:
     """Refuse a message whose type does not fit its properties, or its topic."""
     kind, is_delayed = properties.message_type, properties.HasField("delivery_timestamp")
-    if kind == words.TRANSACTION:
-        raise GrpcRefused(words.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
-    if kind not in (words.NORMAL, words.FIFO, words.DELAY):
+    if kind == proto.TRANSACTION:
+        raise GrpcRefused(proto.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
+    if kind not in (proto.NORMAL, proto.FIFO, proto.DELAY):
         raise GrpcRefused(
-            words.CONFLICT_WITH_TYPE, f"the type {kind} of a message is not known here: NORMAL, FIFO and DELAY are"
+            proto.CONFLICT_WITH_TYPE, f"the type {kind} of a message is not known here: NORMAL, FIFO and DELAY are"
         )
-    if (kind == words.FIFO) != bool(properties.message_group) or (kind == words.DELAY) != is_delayed:
+    if (kind == proto.FIFO) != bool(properties.message_group) or (kind == proto.DELAY) != is_delayed:
         text = "a FIFO message has a message group, a DELAY message a delivery time, and a NORMAL message neither"
-        raise GrpcRefused(words.CONFLICT_WITH_TYPE, text)
-    if kind != _TYPES.get(taken, kind):
-        text = f"topic {topic!r} takes {taken.name} messages only: send it to another topic, or change this one's type"
-        raise GrpcRefused(words.CONFLICT_WITH_TYPE, text)
+        raise GrpcRefused(proto.CONFLICT_WITH_TYPE, text)
+    if kind != _TYPES.get(topic_type, kind):
+        hint = "send it to another topic, or change this one's type"
+        raise GrpcRefused(proto.CONFLICT_WITH_TYPE, f"topic {topic!r} takes {topic_type.name} messages only: {hint}")
 
 
-def _plain(body: bytes) -> bytes:
+def _decompress(body: bytes) -> bytes:
     """The body as its producer gave it to a client that compresses a long one, by zlib or gzip."""
-    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either of the two
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either of the two
     try:
-        plain = unpacking.decompress(body, MAX_BODY_BYTES + 1)
+        decompressed = decompressor.decompress(body, MAX_BODY_BYTES + 1)
     except zlib.error as error:
         raise MessageIllegal(f"the compressed body is damaged ({error})") from error
-    if not unpacking.eof and len(plain) <= MAX_BODY_BYTES:
+    if not decompressor.eof and len(decompressed) <= MAX_BODY_BYTES:
         raise MessageIllegal("the compressed body is cut off")
-    return plain
+    return decompressed

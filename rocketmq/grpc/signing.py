@@ -25,8 +25,8 @@ def check_signature(check: Check, peer: Any, call: GrpcCall) -> None:
     Raises:
         RlabError: the call is refused.
     """
-    found = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", ""))
-    access_key, digits = (found[1], found[2]) if found is not None else ("", "")
+    match = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", ""))
+    access_key, digits = (match[1], match[2]) if match is not None else ("", "")
     try:
         signature = b64encode(bytes.fromhex(digits)).decode()
     except ValueError:

@@ -21,10 +21,10 @@ from hpack import NeverIndexedHeaderTuple as Header
 
 from model.errors import ProtocolError
 from model.response_code import ResponseCode
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc, name_server_grpc
-from rocketmq.grpc.floods import PREFACE
-from rocketmq.grpc.words import WORDS
+from rocketmq.grpc.frame_guard import PREFACE
+from rocketmq.grpc.proto import MESSAGES
 from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzFrame
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class GrpcFrames(Frames):
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
         super().__init__(rng, seed, kind)
-        dialect = name_server_grpc(Facts()) if kind == "namesrv" else broker_grpc(Facts())
+        dialect = name_server_grpc(ServerFacts()) if kind == "namesrv" else broker_grpc(ServerFacts())
         self._rpcs = list(dialect.rpcs.items())
 
     def decoder(self) -> GrpcAnswers:
@@ -120,7 +120,7 @@ class GrpcFrames(Frames):
         rng = self._rng
         stream_id = 2 * (opaque % 2**30) - 1  # a client's streams have odd ids; the first opaque is 1
         name, rpc = rng.choice(self._rpcs)
-        message = self._message(WORDS[rpc.request], 0)
+        message = self._message(MESSAGES[rpc.request], 0)
         data = message.SerializeToString()
         path, chance = _SERVICE + name, rng.random()
         if chance < 0.03:
@@ -179,12 +179,12 @@ class GrpcFrames(Frames):
     def _value(self, field: Any, depth: int) -> Any:
         rng = self._rng
         if field.name == _POLL_TIMEOUT_FIELD:
-            return WORDS["Duration"](nanos=rng.randrange(_MAX_POLL_MS) * 1_000_000)
+            return MESSAGES["Duration"](nanos=rng.randrange(_MAX_POLL_MS) * 1_000_000)
         if field.name in ("topic", "group", "name") and rng.random() < 0.8 and field.message_type is not None:
-            return WORDS["Resource"](name="orders" if field.name == "topic" else "fuzz")
+            return MESSAGES["Resource"](name="orders" if field.name == "topic" else "fuzz")
         if field.message_type is not None:
             is_pair = field.message_type.GetOptions().map_entry
-            return None if is_pair else self._message(WORDS[field.message_type.name], depth + 1)
+            return None if is_pair else self._message(MESSAGES[field.message_type.name], depth + 1)
         if field.type == field.TYPE_STRING:
             return rng.choice(_TEXTS)
         if field.type == field.TYPE_BYTES:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rocketmq.dialects import broker_dialect, name_server_dialect
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
 from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzFrame
 
@@ -73,7 +73,7 @@ class RocketmqFrames(Frames):
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
         super().__init__(rng, seed, kind)
-        dialects = {"namesrv": name_server_dialect(), "broker": broker_dialect(Facts())}
+        dialects = {"namesrv": name_server_dialect(), "broker": broker_dialect(ServerFacts())}
         served = [dialects[kind]] if kind in dialects else dialects.values()
         known = {code for dialect in served for code in dialect.translators}
         self._compressed = (zlib.compress(b"body"), zlib.compress(bytes(5_000_000)))

@@ -21,7 +21,7 @@ from remoting.request_code import RequestCode
 from remoting.security.policy import NamePatterns, Rights
 from remoting.wire.schema import SCHEMA
 from rocketmq.dialects import broker_dialect, name_server_dialect
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, derived_key, derived_user
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -69,7 +69,7 @@ class Vandal(asyncio.Protocol):
 def test_no_request_of_either_dialect_is_served_without_a_key(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         servers = (
-            (cluster.brokers["broker-a"].address, broker_dialect(Facts())),
+            (cluster.brokers["broker-a"].address, broker_dialect(ServerFacts())),
             (cluster.addresses[0], name_server_dialect()),
         )
         for address, dialect in servers:

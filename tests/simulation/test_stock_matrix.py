@@ -10,7 +10,7 @@ import pytest
 
 from model.response_code import ResponseCode
 from rocketmq.dialects import broker_dialect, name_server_dialect
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import Signed, connected
@@ -156,6 +156,6 @@ def test_each_request_of_rocketmqs_protocol_is_answered_as_the_rights_of_its_sen
             client.close()
         assert not wrong_answers, "\n".join(map(str, wrong_answers))
 
-    served = {*broker_dialect(Facts()).translators, *name_server_dialect().translators}
+    served = {*broker_dialect(ServerFacts()).translators, *name_server_dialect().translators}
     assert {case.code for case in STOCK_MATRIX} == served
     simulate(scenario, brokers=1, **WITH_USERS)

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketmq.grpc.words import WORDS
+from rocketmq.grpc.proto import MESSAGES
 from tests.interop.clients import MQADMIN
 from tests.interop.servers import RLAB, cluster, free_port, pause, rocketmq, say, wait_for
 
@@ -133,7 +133,7 @@ def differing_fields(program: Command) -> list[str]:
     theirs = {tuple(line.split("\t")) for line in done.stdout.splitlines()}
     ours = [
         (name, str(field.number), field.name, _kind_of(field), str(field.is_repeated))
-        for name, message in WORDS.items()
+        for name, message in MESSAGES.items()
         if name not in _OF_PROTOBUF
         for field in message.DESCRIPTOR.fields
     ]

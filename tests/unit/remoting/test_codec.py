@@ -54,7 +54,7 @@ def test_a_decoder_says_what_length_the_unfinished_frame_has_announced() -> None
     lengths = []
     for part in (frame[:3], frame[3:50], frame[50:] + frame[:1], frame[1:10], frame[10:]):
         decoder.feed(part)
-        lengths.append(decoder.under_way)
+        lengths.append(decoder.partial_frame_bytes)
     assert lengths == [LENGTH_BYTES, len(frame) - LENGTH_BYTES, LENGTH_BYTES, len(frame) - LENGTH_BYTES, 0]
 
 
@@ -75,7 +75,7 @@ def test_the_body_of_a_large_frame_that_comes_in_pieces_is_whole_and_the_next_fr
         got = [each for start in range(0, len(stream), size) for each in decoder.feed(stream[start : start + size])]
         large = Command(ONE_WAY, 60, 0, {"n": 7}, body)
         assert got == [large, Command(REQUEST, 34, 7, {"cause": ""}, None), large]
-        assert (decoder.at_frame_boundary(), decoder.under_way, decoder.error) == (True, 0, None)
+        assert (decoder.at_frame_boundary(), decoder.partial_frame_bytes, decoder.error) == (True, 0, None)
 
 
 def test_a_large_frame_that_is_damaged_is_refused_with_the_reason() -> None:

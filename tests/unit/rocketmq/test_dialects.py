@@ -12,7 +12,7 @@ from remoting.codec import CODEC, Dialect
 from remoting.command import REQUEST, Command
 from remoting.connection import Connection
 from rocketmq.dialects import broker_dialect, broker_dialects, name_server_dialect
-from rocketmq.edge import Facts, RocketmqDialect
+from rocketmq.edge import RocketmqDialect, ServerFacts
 
 
 class Loop:
@@ -51,9 +51,9 @@ def calls_of(*dialects: Dialect) -> int:
 
 
 def test_a_message_of_our_own_protocol_costs_not_one_call_more() -> None:
-    assert calls_of(*broker_dialects(Facts())) == calls_of()
+    assert calls_of(*broker_dialects(ServerFacts())) == calls_of()
 
 
-@pytest.mark.parametrize("dialect", [broker_dialect(Facts()), name_server_dialect()])
+@pytest.mark.parametrize("dialect", [broker_dialect(ServerFacts()), name_server_dialect()])
 def test_both_kinds_of_servers_report_rocketmq_by_the_fifth_byte(dialect: RocketmqDialect) -> None:
-    assert [dialect.speaks(first) for first in (b"\0\0\0\x7f\0", b"\0\0\0\x7f\x96", b"\0\0\0")] == [True, False, None]
+    assert [dialect.matches(first) for first in (b"\0\0\0\x7f\0", b"\0\0\0\x7f\x96", b"\0\0\0")] == [True, False, None]

@@ -12,7 +12,7 @@ from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import RESPONSE
 from remoting.request_code import RequestCode
-from rocketmq.edge import Facts, RocketmqDialect, TranslatedRequest, nothing
+from rocketmq.edge import RocketmqDialect, ServerFacts, TranslatedRequest, empty_answer
 from rocketmq.frame import Frame, FrameDecoder, encode_frame
 from tests.unit.broker.harness import World, consumer, simulated
 from tests.unit.rocketmq.stock_client import StockClient
@@ -104,8 +104,8 @@ async def test_a_refusal_with_a_code_of_our_own_is_a_system_error(world: World) 
 def test_a_code_of_our_own_becomes_the_code_after_which_a_stock_client_does_the_right_thing(
     ours: ResponseCode, theirs: int
 ) -> None:
-    asked = TranslatedRequest(RequestCode.GET_SERVER_STATE, {}, None, nothing)
-    edge = RocketmqDialect(Facts(), {99: lambda *_: asked}, {}).codec(cast(Peer, None))
+    asked = TranslatedRequest(RequestCode.GET_SERVER_STATE, {}, None, empty_answer)
+    edge = RocketmqDialect(ServerFacts(), {99: lambda *_: asked}, {}).codec(cast(Peer, None))
     [command] = edge.feed(encode_frame(Frame(99, 0, 7, {})))
     answer = edge.encode(RESPONSE, ours, command.opaque, {"remark": "why"}, None)
     [frame] = FrameDecoder().feed(answer)

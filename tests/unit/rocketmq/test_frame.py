@@ -54,10 +54,10 @@ def test_a_frame_is_complete_at_its_last_byte_and_not_before() -> None:
     decoder = FrameDecoder()
     for n in range(len(BINARY) - 1):
         assert decoder.feed(BINARY[n : n + 1]) == []
-        assert decoder.under_way
+        assert decoder.partial_frame_bytes
         assert not decoder.at_frame_boundary()
     assert len(decoder.feed(BINARY[-1:])) == 1
-    assert (decoder.under_way, decoder.at_frame_boundary()) == (0, True)
+    assert (decoder.partial_frame_bytes, decoder.at_frame_boundary()) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, Facts, TranslatedRequest
+from rocketmq.edge import Caller, ServerFacts, TranslatedRequest
 from rocketmq.fields import OURS, FieldError, Fields, message_type_of
 from rocketmq.frame import Frame
 from rocketmq.routes import (
@@ -33,7 +33,9 @@ def answered(asked: TranslatedRequest, body: object) -> Any:
 
 
 def asked(translate: Any, **fields: str) -> TranslatedRequest:
-    result = translate(Caller(Facts(), None), Fields(fields), b"", Frame(0, 0, 0, {}))  # type: ignore[arg-type]  # unused
+    no_peer: Any = None
+    caller = Caller(ServerFacts(), no_peer)
+    result = translate(caller, Fields(fields), b"", Frame(0, 0, 0, {}))
     assert isinstance(result, TranslatedRequest)
     return result
 
@@ -73,7 +75,8 @@ def test_operators_delete_topics_and_let_producers_leave_a_broker() -> None:
 
 
 def test_a_name_server_has_no_settings_of_others() -> None:
-    caller = Caller(Facts(), None)  # type: ignore[arg-type]  # unused
+    no_peer: Any = None
+    caller = Caller(ServerFacts(), no_peer)
     assert [
         translate(caller, Fields({}), b"", Frame(0, 0, 0, {})).code for translate in (get_kv_config, delete_kv_config)
     ] == [22, 0]

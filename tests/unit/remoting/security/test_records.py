@@ -60,7 +60,7 @@ def test_one_changed_bit_anywhere_is_refused_and_nothing_of_its_record_is_taken(
     commands, decoder = decode(bytes(stream))
     assert len(commands) == (bit // 8 >= len(records[0]))
     # A length that has grown waits for more, until the frame's time is over.
-    assert decoder.error is not None or decoder.under_way
+    assert decoder.error is not None or decoder.partial_frame_bytes
 
 
 def test_a_record_that_is_repeated_left_out_or_of_another_connection_is_refused() -> None:
@@ -85,7 +85,7 @@ def test_a_record_may_be_as_long_as_the_limit_and_a_longer_one_is_split() -> Non
     too_long = (MAX_RECORD_BYTES + 1).to_bytes(4, "big") + bytes(MAC_BYTES)
     assert "262145 bytes" in str(decode(too_long)[1].error)
     at_limit = MAX_RECORD_BYTES.to_bytes(4, "big") + bytes(MAC_BYTES)
-    assert decode(at_limit)[1].under_way == MAX_RECORD_BYTES
+    assert decode(at_limit)[1].partial_frame_bytes == MAX_RECORD_BYTES
 
 
 def test_garbage_in_a_signed_record_is_refused_as_garbage_without_one() -> None:

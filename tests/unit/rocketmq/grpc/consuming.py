@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketmq.grpc import words
-from rocketmq.grpc.words import WORDS, duration_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES, to_duration
 from tests.unit.broker.harness import World
 from tests.unit.rocketmq.grpc.grpc_client import Answer, GrpcClient
 
-GROUP = WORDS["Resource"](name="g")
+GROUP = MESSAGES["Resource"](name="g")
 
 
 async def with_messages(world: World, n: int = 3, *, tags: str = "") -> GrpcClient:
@@ -24,38 +24,38 @@ async def with_messages(world: World, n: int = 3, *, tags: str = "") -> GrpcClie
 
 
 def receive_of(
-    *, topic: str = "t", n: int = 32, poll_ms: int = 1_000, tags: str = "*", kind: int = words.TAG, **more: Any
+    *, topic: str = "t", n: int = 32, poll_ms: int = 1_000, tags: str = "*", kind: int = proto.TAG, **more: Any
 ) -> Any:
     """A request of a simple consumer; with `auto_renew` one of a push consumer."""
-    more = {"invisible_duration": duration_of(60_000), **more}
+    more = {"invisible_duration": to_duration(60_000), **more}
     if more.get("auto_renew"):
         del more["invisible_duration"]
-    return WORDS["ReceiveMessageRequest"](
+    return MESSAGES["ReceiveMessageRequest"](
         group=GROUP,
-        message_queue=WORDS["MessageQueue"](topic=WORDS["Resource"](name=topic), id=1),
-        filter_expression=WORDS["FilterExpression"](type=kind, expression=tags),
+        message_queue=MESSAGES["MessageQueue"](topic=MESSAGES["Resource"](name=topic), id=1),
+        filter_expression=MESSAGES["FilterExpression"](type=kind, expression=tags),
         batch_size=n,
-        long_polling_timeout=duration_of(poll_ms),
+        long_polling_timeout=to_duration(poll_ms),
         **more,
     )
 
 
 def messages_in(answers: list[Any]) -> list[Any]:
     """The messages of an answer that has some: status, messages, time of the delivery."""
-    assert answers[0].status.code == words.OK, answers[0].status
+    assert answers[0].status.code == proto.OK, answers[0].status
     assert answers[-1].delivery_timestamp.seconds > 0
     assert all(each.HasField("message") for each in answers[1:-1])
     return [each.message for each in answers[1:-1]]
 
 
 def read(answer: Answer) -> list[Any]:
-    return [WORDS["ReceiveMessageResponse"].FromString(each) for each in answer.messages]
+    return [MESSAGES["ReceiveMessageResponse"].FromString(each) for each in answer.messages]
 
 
 async def received(client: GrpcClient, client_id: str = "stock@1", **more: Any) -> list[Any]:
     """The messages of one receive; none if its status is that there are none."""
     answers = await client.call("ReceiveMessage", receive_of(**more), client_id=client_id)
-    if answers[0].status.code == words.MESSAGE_NOT_FOUND:
+    if answers[0].status.code == proto.MESSAGE_NOT_FOUND:
         assert len(answers) == 1
         return []
     return messages_in(answers)
@@ -63,28 +63,28 @@ async def received(client: GrpcClient, client_id: str = "stock@1", **more: Any) 
 
 def ack_of(*messages: Any) -> Any:
     entries = [
-        WORDS["AckMessageEntry"](
+        MESSAGES["AckMessageEntry"](
             message_id=each.system_properties.message_id, receipt_handle=each.system_properties.receipt_handle
         )
         for each in messages
     ]
-    return WORDS["AckMessageRequest"](group=GROUP, topic=WORDS["Resource"](name="t"), entries=entries)
+    return MESSAGES["AckMessageRequest"](group=GROUP, topic=MESSAGES["Resource"](name="t"), entries=entries)
 
 
 def change_of(message: Any, ms: int) -> Any:
-    return WORDS["ChangeInvisibleDurationRequest"](
+    return MESSAGES["ChangeInvisibleDurationRequest"](
         group=GROUP,
-        topic=WORDS["Resource"](name="t"),
+        topic=MESSAGES["Resource"](name="t"),
         receipt_handle=message.system_properties.receipt_handle,
-        invisible_duration=duration_of(ms),
+        invisible_duration=to_duration(ms),
         message_id=message.system_properties.message_id,
     )
 
 
 def dead_letter_of(message: Any) -> Any:
-    return WORDS["ForwardMessageToDeadLetterQueueRequest"](
+    return MESSAGES["ForwardMessageToDeadLetterQueueRequest"](
         group=GROUP,
-        topic=WORDS["Resource"](name="t"),
+        topic=MESSAGES["Resource"](name="t"),
         receipt_handle=message.system_properties.receipt_handle,
         message_id=message.system_properties.message_id,
     )

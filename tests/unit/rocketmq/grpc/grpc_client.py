@@ -10,7 +10,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
 
-from rocketmq.grpc.words import WORDS
+from rocketmq.grpc.proto import MESSAGES
 from tests.unit.broker.harness import ADDRESS, World
 
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
@@ -51,7 +51,7 @@ class GrpcClient(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        self.goodbye: str | None = None
+        self.encode_goaway: str | None = None
         self.closed = asyncio.get_running_loop().create_future()
         self._answers: dict[int, Answer] = {}
         self._unsent: dict[int, tuple[bytes, bool]] = {}
@@ -78,7 +78,7 @@ class GrpcClient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for event in self.h2.receive_data(data):
             if isinstance(event, ConnectionTerminated):
-                self.goodbye = (event.additional_data or b"").decode()
+                self.encode_goaway = (event.additional_data or b"").decode()
                 continue
             number = getattr(event, "stream_id", None)
             answer = None if number is None else self._answers.get(number)
@@ -159,7 +159,7 @@ class GrpcClient(asyncio.Protocol):
         _, answer = self.begin(rpc, message, client_id, **metadata)
         await answer.ended
         assert answer.status == "0", (answer.status, answer.text)
-        return [WORDS[f"{rpc}Response"].FromString(each) for each in answer.messages]
+        return [MESSAGES[f"{rpc}Response"].FromString(each) for each in answer.messages]
 
     async def one(self, rpc: str, message: Any, **metadata: str) -> Any:
         """The only message of the answer."""
@@ -174,11 +174,11 @@ class GrpcClient(asyncio.Protocol):
 def message_of(body: bytes = b"m", topic: str = "t", properties: Mapping[str, str] = {}, **more: Any) -> Any:
     """A message as a producer sends it; `more` are system properties."""
     defaults: dict[str, Any] = {"message_type": 1, "message_id": "01AA", "body_encoding": 1}
-    system = WORDS["SystemProperties"](**{**defaults, **more})
-    topic_of = WORDS["Resource"](name=topic)
-    return WORDS["Message"](topic=topic_of, body=body, user_properties=properties, system_properties=system)
+    system = MESSAGES["SystemProperties"](**{**defaults, **more})
+    topic_of = MESSAGES["Resource"](name=topic)
+    return MESSAGES["Message"](topic=topic_of, body=body, user_properties=properties, system_properties=system)
 
 
 def send_of(*messages: Any) -> Any:
     """A request of these messages."""
-    return WORDS["SendMessageRequest"](messages=messages)
+    return MESSAGES["SendMessageRequest"](messages=messages)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq.grpc import words
-from rocketmq.grpc.words import WORDS
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 
@@ -23,7 +23,7 @@ async def test_an_rpc_that_is_not_served_is_refused_by_its_name(world: World) ->
     await answer.ended
     assert answer.status == "12"
     assert answer.text.startswith("PullMessage is not served here: a broker serves QueryRoute, Telemetry")
-    assert (await client.send()).status.code == words.OK
+    assert (await client.send()).status.code == proto.OK
 
 
 @simulated
@@ -32,7 +32,7 @@ async def test_a_message_that_is_not_one_fails_its_call_alone(world: World) -> N
     _, answer = client.begin("SendMessage", b"\xff\xff")
     await answer.ended
     assert (answer.status, "no SendMessageRequest" in answer.text) == ("13", True)
-    assert (await client.send()).status.code == words.OK
+    assert (await client.send()).status.code == proto.OK
 
 
 @simulated
@@ -49,7 +49,7 @@ async def test_a_call_takes_exactly_one_message(world: World) -> None:
 async def test_a_client_without_an_id_is_asked_for_it(world: World) -> None:
     client = await connected(world)
     [answer] = await client.call("SendMessage", send_of(message_of()), client_id="")
-    assert answer.status.code == words.CLIENT_ID_REQUIRED
+    assert answer.status.code == proto.CLIENT_ID_REQUIRED
 
 
 @simulated
@@ -58,7 +58,7 @@ async def test_many_calls_at_a_time_are_each_answered(world: World) -> None:
     calls = [client.begin("SendMessage", send_of(message_of(message_id=f"{n:04}"))) for n in range(100)]
     for n, (_, answer) in enumerate(calls):
         await answer.ended
-        [entry] = WORDS["SendMessageResponse"].FromString(answer.messages[0]).entries
+        [entry] = MESSAGES["SendMessageResponse"].FromString(answer.messages[0]).entries
         assert entry.message_id == f"{n:04}"
 
 
@@ -68,7 +68,7 @@ async def test_garbage_is_answered_with_the_reason_and_the_connection_is_closed(
     await client.send()
     client.write(b"\xff" * 64)
     await client.closed
-    assert client.goodbye == "a frame of 16777215 bytes was announced, more than the 16384 allowed"
+    assert client.encode_goaway == "a frame of 16777215 bytes was announced, more than the 16384 allowed"
 
 
 @simulated
@@ -78,8 +78,8 @@ async def test_a_flood_of_resets_is_cut_off_and_others_are_served(world: World) 
         number, _ = client.begin("SendMessage", send_of(message_of()))
         client.cancel(number)
     await client.closed
-    assert "more calls were reset than answered" in (client.goodbye or "")
-    assert (await other.send()).status.code == words.OK
+    assert "more calls were reset than answered" in (client.encode_goaway or "")
+    assert (await other.send()).status.code == proto.OK
 
 
 @simulated
@@ -89,7 +89,7 @@ async def test_a_flood_of_pings_is_cut_off(world: World) -> None:
         client.h2.ping(b"12345678")
     client.flush()
     await client.closed
-    assert "frames without a call are too many" in (client.goodbye or "")
+    assert "frames without a call are too many" in (client.encode_goaway or "")
 
 
 @simulated
@@ -108,4 +108,4 @@ async def test_a_call_over_a_replaced_connection_needs_no_settings(world: World)
     client = await connected(world)
     client.close()
     again = await GrpcClient.connect(world)
-    assert (await again.send()).status.code == words.OK
+    assert (await again.send()).status.code == proto.OK

@@ -4,15 +4,15 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from rocketmq.grpc import words
-from rocketmq.grpc.handles import Handle, handle_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.handles import Handle, parse_handle
 from rocketmq.grpc.status import GrpcRefused
 
 HANDLE = Handle("broker-a", "%RETRY%gü", 3, 2**40, 2**64 - 1)
 
 
 def test_a_handle_is_read_as_it_was_written() -> None:
-    assert handle_of(HANDLE.text(), "broker-a") == HANDLE
+    assert parse_handle(HANDLE.text(), "broker-a") == HANDLE
 
 
 def test_a_text_that_is_no_handle_is_refused() -> None:
@@ -21,10 +21,10 @@ def test_a_text_that_is_no_handle_is_refused() -> None:
     without_token = HANDLE._replace(token=0).text()
     for text in ("", "x", "?" * 40, good[:20], "A" * 100_000, other_version, without_token, "ü" * 40):
         with pytest.raises(GrpcRefused, match="not a receipt handle") as caught:
-            handle_of(text, "broker-a")
-        assert caught.value.code == words.INVALID_RECEIPT_HANDLE
+            parse_handle(text, "broker-a")
+        assert caught.value.code == proto.INVALID_RECEIPT_HANDLE
 
 
 def test_a_handle_of_another_broker_names_it() -> None:
     with pytest.raises(GrpcRefused, match="is of a message of broker 'broker-a', and this is 'broker-b'"):
-        handle_of(HANDLE.text(), "broker-b")
+        parse_handle(HANDLE.text(), "broker-b")

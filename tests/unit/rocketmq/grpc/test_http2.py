@@ -125,11 +125,11 @@ def test_a_long_message_comes_whole_and_two_of_them_one_after_the_other() -> Non
         pair.say(number, long[:WINDOW], end=False)
     assert pair.client.local_flow_control_window(first) == 1_000_000 + 5 - WINDOW
     assert pair.client.local_flow_control_window(second) == 0
-    assert pair.server.under_way == 1_000_005
+    assert pair.server.partial_frame_bytes == 1_000_005
     events = pair.say(first, long[WINDOW:])
     events += pair.say(second, long[WINDOW:])
     assert [len(call.message) for kind, call in events if kind is CallEvent.MESSAGE] == [1_000_000] * 2
-    assert pair.server.under_way == 0
+    assert pair.server.partial_frame_bytes == 0
 
 
 def test_a_cancelled_long_message_lets_the_next_one_come() -> None:
@@ -139,7 +139,7 @@ def test_a_cancelled_long_message_lets_the_next_one_come() -> None:
         pair.say(number, prefixed(b"x" * 1_000_000)[:WINDOW], end=False)
     pair.client.reset_stream(first, 8)
     [(kind, call)] = pair.exchange()
-    assert (kind, call.number, call.open) == (CallEvent.CANCELLED, first, False)
+    assert (kind, call.stream_id, call.open) == (CallEvent.CANCELLED, first, False)
     assert pair.client.local_flow_control_window(second) > WINDOW
 
 
@@ -175,7 +175,7 @@ def test_answers_wait_for_the_windows_of_the_peer() -> None:
         assert received == already
         if already < 2_505:
             assert not pair.of(StreamEnded)
-            pair.client.increment_flow_control_window(1_000, call.number)
+            pair.client.increment_flow_control_window(1_000, call.stream_id)
             pair.exchange()
     assert pair.of(StreamEnded)
 
@@ -216,8 +216,8 @@ def test_calls_go_on_after_the_goodbye_of_their_client() -> None:
     number = pair.open()
     pair.client.send_data(number, prefixed(b"q"), end_stream=True)
     said = pair.client.data_to_send()
-    goodbye = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
-    [_, (_, call)] = pair.server.receive(goodbye + said)
+    encode_goaway = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
+    [_, (_, call)] = pair.server.receive(encode_goaway + said)
     pair.server.send(call, [b"a"], end=True)
     pair.seen += pair.client.receive_data(pair.server.take())
     assert pair.of(StreamEnded)
@@ -248,7 +248,7 @@ def test_garbage_is_one_error_and_a_goodbye_with_the_reason(garbage: bytes) -> N
     pair = Pair()
     with pytest.raises(ProtocolError) as caught:
         pair.server.receive(garbage)
-    [bye] = pair.client.receive_data(pair.server.goodbye(str(caught.value)))
+    [bye] = pair.client.receive_data(pair.server.encode_goaway(str(caught.value)))
     assert isinstance(bye, ConnectionTerminated)
     assert (bye.additional_data or b"").decode() == str(caught.value)
 

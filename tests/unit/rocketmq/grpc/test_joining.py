@@ -7,20 +7,20 @@ from typing import Any
 from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.limits import MAX_BODY_BYTES
 from remoting.request_code import RequestCode
-from rocketmq.grpc import words
-from rocketmq.grpc.words import WORDS, duration_ms
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES, duration_ms
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.consuming import GROUP, received
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
 
 def producer_settings() -> Any:
-    topics = [WORDS["Resource"](name="t")]
-    return WORDS["Settings"](client_type=words.PRODUCER, publishing=WORDS["Publishing"](topics=topics))
+    topics = [MESSAGES["Resource"](name="t")]
+    return MESSAGES["Settings"](client_type=proto.PRODUCER, publishing=MESSAGES["Publishing"](topics=topics))
 
 
 def last_of(messages: list[bytes]) -> Any:
-    return WORDS["TelemetryCommand"].FromString(messages[-1])
+    return MESSAGES["TelemetryCommand"].FromString(messages[-1])
 
 
 @simulated
@@ -28,16 +28,16 @@ async def test_a_producer_gets_the_settings_without_which_stock_clients_fail(wor
     await world.start_broker()
     client = await GrpcClient.connect(world)
     number = client.open("Telemetry")
-    command = WORDS["TelemetryCommand"](settings=producer_settings())
+    command = MESSAGES["TelemetryCommand"](settings=producer_settings())
     client.say(number, command, end=False)
     await world.sleep(300)  # then a client sends them again, over the same stream
     answer = client.say(number, command, end=False)
     await world.sleep(1)
     assert len(answer.messages) == 2
     found = last_of(answer.messages)
-    assert found.status.code == words.OK
+    assert found.status.code == proto.OK
     settings = found.settings
-    assert settings.client_type == words.PRODUCER
+    assert settings.client_type == proto.PRODUCER
     assert settings.publishing.max_body_size == MAX_BODY_BYTES
     assert settings.publishing.validate_message_type
     assert [topic.name for topic in settings.publishing.topics] == ["t"]
@@ -52,12 +52,12 @@ async def test_a_producer_gets_the_settings_without_which_stock_clients_fail(wor
     assert answer.status == "0"
 
 
-def consumer_settings(kind: int = words.PUSH_CONSUMER) -> Any:
-    entry = WORDS["SubscriptionEntry"](
-        topic=WORDS["Resource"](name="t"), expression=WORDS["FilterExpression"](type=words.TAG, expression="a||b")
+def consumer_settings(kind: int = proto.PUSH_CONSUMER) -> Any:
+    entry = MESSAGES["SubscriptionEntry"](
+        topic=MESSAGES["Resource"](name="t"), expression=MESSAGES["FilterExpression"](type=proto.TAG, expression="a||b")
     )
-    subscription = WORDS["Subscription"](group=GROUP, subscriptions=[entry])
-    return WORDS["TelemetryCommand"](settings=WORDS["Settings"](client_type=kind, subscription=subscription))
+    subscription = MESSAGES["Subscription"](group=GROUP, subscriptions=[entry])
+    return MESSAGES["TelemetryCommand"](settings=MESSAGES["Settings"](client_type=kind, subscription=subscription))
 
 
 def members(world: World) -> dict[str, list[str]]:
@@ -75,7 +75,7 @@ async def test_a_consumer_gets_the_settings_of_its_group(world: World) -> None:
     answer = client.say(number, consumer_settings(), end=False)
     await world.sleep(1)
     settings = last_of(answer.messages).settings
-    assert (settings.client_type, settings.subscription.group.name) == (words.PUSH_CONSUMER, "g")
+    assert (settings.client_type, settings.subscription.group.name) == (proto.PUSH_CONSUMER, "g")
     assert settings.backoff_policy.max_attempts == 16
     pauses = [duration_ms(each) for each in settings.backoff_policy.customized_backoff.next]
     assert pauses[:3] == [10_000, 30_000, 60_000]
@@ -94,18 +94,18 @@ async def test_a_consumer_is_a_member_from_its_heartbeat_until_its_farewell(worl
     await world.start_broker()
     await world.peer("a").put_topic("t")
     client = await GrpcClient.connect(world)
-    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.PUSH_CONSUMER)
-    assert (await client.one("Heartbeat", beat)).status.code == words.OK
+    beat = MESSAGES["HeartbeatRequest"](group=GROUP, client_type=proto.PUSH_CONSUMER)
+    assert (await client.one("Heartbeat", beat)).status.code == proto.OK
     assert members(world) == {}, "nobody knows what it reads"
     client.say(client.open("Telemetry"), consumer_settings(), end=False)
-    assert (await client.one("Heartbeat", beat)).status.code == words.OK
+    assert (await client.one("Heartbeat", beat)).status.code == proto.OK
     assert members(world) == {"stock@1": ["t"]}
     await world.sleep(29)
     await client.one("Heartbeat", beat)
     await world.sleep(29)
     assert members(world) == {"stock@1": ["t"]}
-    gone = WORDS["NotifyClientTerminationRequest"](group=GROUP)
-    assert (await client.one("NotifyClientTermination", gone)).status.code == words.OK
+    gone = MESSAGES["NotifyClientTerminationRequest"](group=GROUP)
+    assert (await client.one("NotifyClientTermination", gone)).status.code == proto.OK
     assert members(world) == {}
 
 
@@ -115,7 +115,7 @@ async def test_after_a_restart_a_consumer_is_a_member_by_what_it_receives(world:
     await world.peer("a").put_topic("t")
     client = await GrpcClient.connect(world)
     await received(client, poll_ms=0)
-    await client.one("Heartbeat", WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER))
+    await client.one("Heartbeat", MESSAGES["HeartbeatRequest"](group=GROUP, client_type=proto.SIMPLE_CONSUMER))
     assert members(world) == {"stock@1": ["t"]}
 
 
@@ -124,12 +124,12 @@ async def test_clients_of_one_process_share_a_connection_and_are_members_each(wo
     await world.start_broker()
     await world.peer("a").put_topic("t")
     client = await GrpcClient.connect(world)
-    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER)
+    beat = MESSAGES["HeartbeatRequest"](group=GROUP, client_type=proto.SIMPLE_CONSUMER)
     for client_id in ("one@1", "two@1"):
         await received(client, client_id, poll_ms=0)
         await client.call("Heartbeat", beat, client_id=client_id)
     assert members(world) == {"one@1": ["t"], "two@1": ["t"]}
-    gone = WORDS["NotifyClientTerminationRequest"](group=GROUP)
+    gone = MESSAGES["NotifyClientTerminationRequest"](group=GROUP)
     await client.call("NotifyClientTermination", gone, client_id="one@1")
     assert list(members(world)) == ["two@1"]
     client.close()
@@ -144,7 +144,7 @@ async def test_the_clients_that_a_connection_remembers_are_limited(world: World)
     client = await GrpcClient.connect(world)
     for number in range(MAX_GRPC_CLIENTS + 1):
         await received(client, f"{number}@1", poll_ms=0)
-    beat = WORDS["HeartbeatRequest"](group=GROUP, client_type=words.SIMPLE_CONSUMER)
+    beat = MESSAGES["HeartbeatRequest"](group=GROUP, client_type=proto.SIMPLE_CONSUMER)
     for number in (0, 1, MAX_GRPC_CLIENTS):
         await client.call("Heartbeat", beat, client_id=f"{number}@1")
     assert list(members(world)) == ["1@1", f"{MAX_GRPC_CLIENTS}@1"]
@@ -156,15 +156,15 @@ async def test_clients_of_other_kinds_are_refused_by_name(world: World) -> None:
     client = await GrpcClient.connect(world)
     answer = client.say(client.open("Telemetry"), consumer_settings(5), end=False)
     await world.sleep(1)
-    assert last_of(answer.messages).status.code == words.UNRECOGNIZED_CLIENT_TYPE
-    beat = await client.one("Heartbeat", WORDS["HeartbeatRequest"](group=GROUP, client_type=5))
-    assert beat.status.code == words.UNRECOGNIZED_CLIENT_TYPE
+    assert last_of(answer.messages).status.code == proto.UNRECOGNIZED_CLIENT_TYPE
+    beat = await client.one("Heartbeat", MESSAGES["HeartbeatRequest"](group=GROUP, client_type=5))
+    assert beat.status.code == proto.UNRECOGNIZED_CLIENT_TYPE
 
 
 @simulated
 async def test_a_producer_is_answered_while_it_lives_and_when_it_goes(world: World) -> None:
     await world.start_broker()
     client = await GrpcClient.connect(world)
-    beat = await client.one("Heartbeat", WORDS["HeartbeatRequest"](client_type=words.PRODUCER))
-    gone = await client.one("NotifyClientTermination", WORDS["NotifyClientTerminationRequest"]())
-    assert [beat.status.code, gone.status.code] == [words.OK, words.OK]
+    beat = await client.one("Heartbeat", MESSAGES["HeartbeatRequest"](client_type=proto.PRODUCER))
+    gone = await client.one("NotifyClientTermination", MESSAGES["NotifyClientTerminationRequest"]())
+    assert [beat.status.code, gone.status.code] == [proto.OK, proto.OK]

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from model.limits import MAX_INVISIBLE_MS
-from rocketmq.grpc import words
-from rocketmq.grpc.words import WORDS, duration_ms, duration_of, timestamp_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration, to_timestamp
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.consuming import (
     GROUP,
@@ -31,21 +31,21 @@ async def test_a_message_has_what_stock_clients_read_of_it(world: World) -> None
         properties={"mine": "ü"},
         tag="red",
         keys=["k1", "k2"],
-        message_type=words.FIFO,
+        message_type=proto.FIFO,
         message_group="group",
-        born_timestamp=timestamp_of(5_000),
+        born_timestamp=to_timestamp(5_000),
     )
     await client.one("SendMessage", send_of(sent))
     [message] = await received(client)
     assert (message.topic.name, message.body, dict(message.user_properties)) == ("t", b"hello", {"mine": "ü"})
     system = message.system_properties
     assert (system.message_id, system.tag, list(system.keys)) == ("01AA", "red", ["k1", "k2"])
-    assert (system.message_type, system.message_group) == (words.FIFO, "group")
+    assert (system.message_type, system.message_group) == (proto.FIFO, "group")
     assert (system.body_digest.type, system.body_digest.checksum) == (
-        words.MD5,
+        proto.MD5,
         hashlib.md5(b"hello", usedforsecurity=False).hexdigest().upper(),
     )
-    assert (system.body_encoding, system.delivery_attempt) == (words.IDENTITY, 1)
+    assert (system.body_encoding, system.delivery_attempt) == (proto.IDENTITY, 1)
     assert duration_ms(system.born_timestamp) == 5_000
     assert duration_ms(system.invisible_duration) == 60_000
     assert system.store_host == "10.0.0.1:10911"
@@ -75,7 +75,7 @@ async def test_an_empty_receive_ends_before_its_deadline(world: World) -> None:
     for poll_ms, timeout, lasts_s in ((2_000, "5S", 2.0), (20_000, "5S", 4.8), (0, "5S", 0.0)):
         began = world.now
         [answer] = await client.call("ReceiveMessage", receive_of(poll_ms=poll_ms), grpc_timeout=timeout)
-        assert answer.status.code == words.MESSAGE_NOT_FOUND
+        assert answer.status.code == proto.MESSAGE_NOT_FOUND
         assert world.now - began == pytest.approx(lasts_s, abs=0.05)
 
 
@@ -85,9 +85,9 @@ async def test_messages_are_filtered_by_tags_and_by_sql(world: World) -> None:
     assert bodies(await received(client, tags="a || b")) == [b"0", b"1", b"3"]
     await client.one("SendMessage", send_of(message_of(b"five", properties={"n": "5"})))
     await client.one("SendMessage", send_of(message_of(b"six", properties={"n": "6"})))
-    assert bodies(await received(client, tags="n > 5", kind=words.SQL)) == [b"six"]
-    [refused] = await client.call("ReceiveMessage", receive_of(tags="n >", kind=words.SQL))
-    assert refused.status.code == words.ILLEGAL_FILTER
+    assert bodies(await received(client, tags="n > 5", kind=proto.SQL)) == [b"six"]
+    [refused] = await client.call("ReceiveMessage", receive_of(tags="n >", kind=proto.SQL))
+    assert refused.status.code == proto.ILLEGAL_FILTER
 
 
 @simulated
@@ -95,7 +95,7 @@ async def test_a_message_whose_tag_has_only_the_same_hash_is_acknowledged_and_no
     client = await with_messages(world, 0)
     for tag in ("Aa", "BB"):  # equal by Java's String.hashCode
         await client.send(tag.encode(), tag=tag)
-    assert bodies(await received(client, tags="Aa", invisible_duration=duration_of(1_000))) == [b"Aa"]
+    assert bodies(await received(client, tags="Aa", invisible_duration=to_duration(1_000))) == [b"Aa"]
     await world.sleep(2)
     assert bodies(await received(client, tags="Aa")) == [b"Aa"]
 
@@ -103,7 +103,7 @@ async def test_a_message_whose_tag_has_only_the_same_hash_is_acknowledged_and_no
 @simulated
 async def test_a_message_that_is_not_acknowledged_comes_again_with_one_more_attempt(world: World) -> None:
     client = await with_messages(world, 1)
-    await received(client, invisible_duration=duration_of(10_000))
+    await received(client, invisible_duration=to_duration(10_000))
     began = world.now
     [again] = await received(client, poll_ms=20_000)
     assert world.now - began == pytest.approx(10, abs=0.1)
@@ -165,23 +165,23 @@ async def test_a_handle_is_good_after_a_restart_of_the_broker(world: World) -> N
     await world.start_broker()
     again = await GrpcClient.connect(world)
     found = await again.one("AckMessage", ack_of(message))
-    assert found.status.code == words.OK
+    assert found.status.code == proto.OK
     assert not await received(again, poll_ms=0)
 
 
 @simulated
 async def test_a_receive_out_of_bounds_is_refused_by_name(world: World) -> None:
     client = await with_messages(world, 0)
-    for more in ({"invisible_duration": duration_of(99)}, {"invisible_duration": duration_of(MAX_INVISIBLE_MS + 1)}):
+    for more in ({"invisible_duration": to_duration(99)}, {"invisible_duration": to_duration(MAX_INVISIBLE_MS + 1)}):
         [answer] = await client.call("ReceiveMessage", receive_of(**more))
-        assert answer.status.code == words.ILLEGAL_INVISIBLE_TIME
+        assert answer.status.code == proto.ILLEGAL_INVISIBLE_TIME
     [answer] = await client.call("ReceiveMessage", receive_of(topic="nowhere"))
-    assert answer.status.code == words.TOPIC_NOT_FOUND
+    assert answer.status.code == proto.TOPIC_NOT_FOUND
     request = receive_of()
     request.group.name = ""
     [answer] = await client.call("ReceiveMessage", request)
     assert (answer.status.code, answer.status.message) == (
-        words.ILLEGAL_GROUP,
+        proto.ILLEGAL_GROUP,
         "the name of the consumer group is missing",
     )
 
@@ -189,7 +189,7 @@ async def test_a_receive_out_of_bounds_is_refused_by_name(world: World) -> None:
 @simulated
 async def test_a_member_is_assigned_every_broker_that_can_be_read(world: World) -> None:
     client = await with_messages(world, 0)
-    request = WORDS["QueryAssignmentRequest"](topic=WORDS["Resource"](name="t"), group=GROUP)
+    request = MESSAGES["QueryAssignmentRequest"](topic=MESSAGES["Resource"](name="t"), group=GROUP)
     found = await client.one("QueryAssignment", request)
     [queue] = [each.message_queue for each in found.assignments]
     [address] = queue.broker.endpoints.addresses

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from model.topic_route import MessageType
-from rocketmq.grpc import words
-from rocketmq.grpc.routes import endpoints_of
-from rocketmq.grpc.words import WORDS
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES
+from rocketmq.grpc.routes import to_endpoints
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
 
 def route_of(topic: str) -> Any:
-    return WORDS["QueryRouteRequest"](topic=WORDS["Resource"](name=topic))
+    return MESSAGES["QueryRouteRequest"](topic=MESSAGES["Resource"](name=topic))
 
 
 @simulated
@@ -26,23 +26,23 @@ async def test_a_name_server_names_the_queues_with_their_brokers_address_and_typ
     await world.sleep(1)
     client = await GrpcClient.connect(world, address=name_server)
     found = await client.one("QueryRoute", route_of("t"))
-    assert found.status.code == words.OK
+    assert found.status.code == proto.OK
     queues = [(queue.id, queue.permission) for queue in found.message_queues]
-    assert queues == [(0, words.READ_WRITE), (1, words.READ_WRITE), (2, words.READ)]
+    assert queues == [(0, proto.READ_WRITE), (1, proto.READ_WRITE), (2, proto.READ)]
     queue = found.message_queues[0]
     [address] = queue.broker.endpoints.addresses
     assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("t", "broker-a", 0)
-    assert (queue.broker.endpoints.scheme, address.host, address.port) == (words.IPV4, "10.0.0.1", 10911)
-    assert list(queue.accept_message_types) == [words.NORMAL, words.FIFO, words.DELAY]
+    assert (queue.broker.endpoints.scheme, address.host, address.port) == (proto.IPV4, "10.0.0.1", 10911)
+    assert list(queue.accept_message_types) == [proto.NORMAL, proto.FIFO, proto.DELAY]
 
 
 @pytest.mark.parametrize(
     ("message_type", "accepted"),
     [
-        (MessageType.NORMAL, words.NORMAL),
-        (MessageType.FIFO, words.FIFO),
-        (MessageType.DELAY, words.DELAY),
-        (MessageType.TRANSACTION, words.TRANSACTION),
+        (MessageType.NORMAL, proto.NORMAL),
+        (MessageType.FIFO, proto.FIFO),
+        (MessageType.DELAY, proto.DELAY),
+        (MessageType.TRANSACTION, proto.TRANSACTION),
     ],
 )
 @simulated
@@ -75,21 +75,21 @@ async def test_a_broker_without_a_name_server_answers_with_itself(world: World) 
     client = await GrpcClient.connect(world)
     found = await client.one("QueryRoute", route_of("t"))
     assert [queue.id for queue in found.message_queues] == [0, 1]
-    assert (await client.one("QueryRoute", route_of("nowhere"))).status.code == words.TOPIC_NOT_FOUND
+    assert (await client.one("QueryRoute", route_of("nowhere"))).status.code == proto.TOPIC_NOT_FOUND
 
 
 @simulated
 async def test_a_topic_without_a_name_is_refused(world: World) -> None:
     await world.start_broker()
     found = await (await GrpcClient.connect(world)).one("QueryRoute", route_of(""))
-    assert (found.status.code, found.status.message) == (words.ILLEGAL_TOPIC, "the name of the topic is missing")
+    assert (found.status.code, found.status.message) == (proto.ILLEGAL_TOPIC, "the name of the topic is missing")
 
 
 @simulated
 async def test_a_name_server_serves_routes_and_says_who_serves_the_rest(world: World) -> None:
     name_server = await world.start_name_server()
     client = await GrpcClient.connect(world, address=name_server)
-    _, answer = client.begin("SendMessage", WORDS["SendMessageRequest"]())
+    _, answer = client.begin("SendMessage", MESSAGES["SendMessageRequest"]())
     await answer.ended
     assert (answer.status, answer.text) == (
         "12",
@@ -99,8 +99,8 @@ async def test_a_name_server_serves_routes_and_says_who_serves_the_rest(world: W
 
 @pytest.mark.parametrize(
     ("address", "scheme"),
-    [("10.0.0.1:1", words.IPV4), ("[::1]:1", words.IPV6), ("broker.example:1", words.DOMAIN_NAME)],
+    [("10.0.0.1:1", proto.IPV4), ("[::1]:1", proto.IPV6), ("broker.example:1", proto.DOMAIN_NAME)],
 )
 def test_an_address_is_named_by_its_kind(address: str, scheme: int) -> None:
-    found = endpoints_of(address)
+    found = to_endpoints(address)
     assert (found.scheme, found.addresses[0].port) == (scheme, 1)

@@ -11,8 +11,8 @@ import pytest
 from model.limits import MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS
 from model.topic_route import MessageType
-from rocketmq.grpc import words
-from rocketmq.grpc.words import WORDS, timestamp_of
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES, to_timestamp
 from tests.unit.broker.harness import Peer, World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 from tests.unit.rocketmq.test_sending import read
@@ -28,12 +28,12 @@ async def begin(world: World, *, queues: int = 2) -> tuple[GrpcClient, Peer]:
 @simulated
 async def test_a_message_is_an_ordinary_message_for_our_consumers(world: World) -> None:
     client, peer = await begin(world, queues=1)
-    more = {"tag": "red", "keys": ["k1", "k2"], "born_timestamp": timestamp_of(1_000), "trace_context": "trace"}
+    more = {"tag": "red", "keys": ["k1", "k2"], "born_timestamp": to_timestamp(1_000), "trace_context": "trace"}
     message = message_of(b"hello", properties={"mine": "ü"}, message_id="01ID", **more)
     answer = await client.one("SendMessage", send_of(message))
-    assert answer.status.code == words.OK
+    assert answer.status.code == proto.OK
     [entry] = answer.entries
-    assert (entry.status.code, entry.message_id, entry.offset, entry.transaction_id) == (words.OK, "01ID", 0, "")
+    assert (entry.status.code, entry.message_id, entry.offset, entry.transaction_id) == (proto.OK, "01ID", 0, "")
     [stored] = await read(peer)
     assert (stored.body, stored.tags, list(stored.keys)) == (b"hello", "red", ["k1", "k2"])
     assert (stored.message_id, stored.born_ms) == ("01ID", 1_000)
@@ -52,7 +52,7 @@ async def test_messages_take_the_queues_in_turns_whatever_queue_the_client_names
 async def test_messages_of_a_group_are_in_one_queue_in_their_order(world: World) -> None:
     client, peer = await begin(world, queues=4)
     for n in range(8):
-        await client.send(b"%d" % n, message_type=words.FIFO, message_group=f"group-{n % 2}")
+        await client.send(b"%d" % n, message_type=proto.FIFO, message_group=f"group-{n % 2}")
     queues = [await read(peer, queue_id=queue) for queue in range(4)]
     by_group: dict[str, list[bytes]] = {}
     for stored in queues:
@@ -66,9 +66,9 @@ async def test_messages_of_a_group_are_in_one_queue_in_their_order(world: World)
 async def test_a_delayed_message_comes_at_its_time_and_one_of_the_past_at_once(world: World) -> None:
     client, peer = await begin(world, queues=1)
     now_ms = world.simulation.clock_ms()
-    later = await client.send(b"later", message_type=words.DELAY, delivery_timestamp=timestamp_of(int(now_ms) + 5_000))
+    later = await client.send(b"later", message_type=proto.DELAY, delivery_timestamp=to_timestamp(int(now_ms) + 5_000))
     assert later.entries[0].offset == -1
-    await client.send(b"past", message_type=words.DELAY, delivery_timestamp=timestamp_of(1))
+    await client.send(b"past", message_type=proto.DELAY, delivery_timestamp=to_timestamp(1))
     assert [each.body for each in await read(peer)] == [b"past"]
     await world.sleep(5.1)
     assert [each.body for each in await read(peer)] == [b"past", b"later"]
@@ -83,15 +83,15 @@ async def test_a_topic_of_a_type_takes_its_messages_and_refuses_others_by_a_resu
     await peer.put_topic("t", read=1, message_type=message_type)
     sent: dict[MessageType, dict[str, Any]] = {
         MessageType.NORMAL: {},
-        MessageType.FIFO: {"message_type": words.FIFO, "message_group": "g"},
-        MessageType.DELAY: {"message_type": words.DELAY, "delivery_timestamp": timestamp_of(1)},  # of the past
+        MessageType.FIFO: {"message_type": proto.FIFO, "message_group": "g"},
+        MessageType.DELAY: {"message_type": proto.DELAY, "delivery_timestamp": to_timestamp(1)},  # of the past
     }
     for kind, fields in sent.items():
         status = (await client.send(kind.name.encode(), **fields)).status
         if kind is message_type:
-            assert status.code == words.OK, status.message
+            assert status.code == proto.OK, status.message
         else:
-            assert status.code == words.CONFLICT_WITH_TYPE
+            assert status.code == proto.CONFLICT_WITH_TYPE
             assert f"topic 't' takes {message_type.name} messages only" in status.message
     await world.sleep(1)
     assert [each.body for each in await read(peer)] == [message_type.name.encode()]
@@ -110,7 +110,7 @@ async def test_several_messages_are_stored_together_and_answered_one_by_one(worl
 @simulated
 async def test_a_compressed_body_is_stored_as_it_was_before(world: World, pack: Any) -> None:
     client, peer = await begin(world, queues=1)
-    await client.send(pack(b"x" * 9_000), body_encoding=words.GZIP)
+    await client.send(pack(b"x" * 9_000), body_encoding=proto.GZIP)
     [stored] = await read(peer)
     assert stored.body == b"x" * 9_000
 
@@ -118,30 +118,30 @@ async def test_a_compressed_body_is_stored_as_it_was_before(world: World, pack: 
 @simulated
 async def test_the_longest_body_fits_and_one_byte_more_is_refused(world: World) -> None:
     client, _ = await begin(world, queues=1)
-    assert (await client.send(b"x" * MAX_BODY_BYTES)).status.code == words.OK
-    assert (await client.send(b"x" * (MAX_BODY_BYTES + 1))).status.code == words.BODY_TOO_LARGE
+    assert (await client.send(b"x" * MAX_BODY_BYTES)).status.code == proto.OK
+    assert (await client.send(b"x" * (MAX_BODY_BYTES + 1))).status.code == proto.BODY_TOO_LARGE
     bomb = zlib.compress(b"x" * (MAX_BODY_BYTES + 1))
-    assert (await client.send(bomb, body_encoding=words.GZIP)).status.code == words.BODY_TOO_LARGE
+    assert (await client.send(bomb, body_encoding=proto.GZIP)).status.code == proto.BODY_TOO_LARGE
 
 
 REFUSED: list[tuple[int, str, dict[str, Any]]] = [
-    (words.ILLEGAL_MESSAGE_ID, "the message has no id", {"message_id": " "}),
-    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_group": "g"}),
-    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": words.FIFO}),
-    (words.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": words.DELAY}),
-    (words.CONFLICT_WITH_TYPE, "the type 6 of a message is not known", {"message_type": 6}),
-    (words.NOT_IMPLEMENTED, "transactions", {"message_type": words.TRANSACTION}),
-    (words.BODY_EMPTY, "the body is empty", {"body": b""}),
-    (words.ILLEGAL_PROPERTY_KEY, "'UNIQ_KEY'", {"properties": {"UNIQ_KEY": "x"}}),
-    (words.ILLEGAL_PROPERTY_KEY, "must not have the name", {"properties": {"a\nb": "x"}}),
-    (words.ILLEGAL_TOPIC, "the name of the topic is missing", {"topic": ""}),
-    (words.TOPIC_NOT_FOUND, "nowhere", {"topic": "nowhere"}),
-    (words.MESSAGE_CORRUPTED, "damaged", {"body": b"no zlib at all", "body_encoding": words.GZIP}),
-    (words.MESSAGE_CORRUPTED, "one tag", {"tag": "a||b"}),
+    (proto.ILLEGAL_MESSAGE_ID, "the message has no id", {"message_id": " "}),
+    (proto.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_group": "g"}),
+    (proto.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": proto.FIFO}),
+    (proto.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": proto.DELAY}),
+    (proto.CONFLICT_WITH_TYPE, "the type 6 of a message is not known", {"message_type": 6}),
+    (proto.NOT_IMPLEMENTED, "transactions", {"message_type": proto.TRANSACTION}),
+    (proto.BODY_EMPTY, "the body is empty", {"body": b""}),
+    (proto.ILLEGAL_PROPERTY_KEY, "'UNIQ_KEY'", {"properties": {"UNIQ_KEY": "x"}}),
+    (proto.ILLEGAL_PROPERTY_KEY, "must not have the name", {"properties": {"a\nb": "x"}}),
+    (proto.ILLEGAL_TOPIC, "the name of the topic is missing", {"topic": ""}),
+    (proto.TOPIC_NOT_FOUND, "nowhere", {"topic": "nowhere"}),
+    (proto.MESSAGE_CORRUPTED, "damaged", {"body": b"no zlib at all", "body_encoding": proto.GZIP}),
+    (proto.MESSAGE_CORRUPTED, "one tag", {"tag": "a||b"}),
     (
-        words.ILLEGAL_DELIVERY_TIME,
+        proto.ILLEGAL_DELIVERY_TIME,
         "within 40 days",
-        {"message_type": words.DELAY, "delivery_timestamp": timestamp_of(10**12 * 2 + MAX_DELAY_MS)},
+        {"message_type": proto.DELAY, "delivery_timestamp": to_timestamp(10**12 * 2 + MAX_DELAY_MS)},
     ),
 ]
 
@@ -161,17 +161,17 @@ async def test_a_message_that_is_refused_is_named_with_the_reason_and_not_stored
 @simulated
 async def test_sends_of_several_messages_have_one_topic_and_no_delay(world: World) -> None:
     client, peer = await begin(world)
-    delayed = message_of(message_type=words.DELAY, delivery_timestamp=timestamp_of(10**13))
+    delayed = message_of(message_type=proto.DELAY, delivery_timestamp=to_timestamp(10**13))
     for sent in (send_of(), send_of(message_of(), message_of(topic="u")), send_of(message_of(), delayed)):
         answer = await client.one("SendMessage", sent)
-        assert answer.status.code in (words.BAD_REQUEST, words.ILLEGAL_DELIVERY_TIME)
+        assert answer.status.code in (proto.BAD_REQUEST, proto.ILLEGAL_DELIVERY_TIME)
     near = message_of(
-        message_type=words.DELAY, delivery_timestamp=timestamp_of(int(world.simulation.clock_ms()) + 1_000)
+        message_type=proto.DELAY, delivery_timestamp=to_timestamp(int(world.simulation.clock_ms()) + 1_000)
     )
     answer = await client.one("SendMessage", send_of(message_of(), near))
     assert (answer.status.code, answer.status.message) == (
-        words.BAD_REQUEST,
+        proto.BAD_REQUEST,
         "a delayed message is sent by itself, not with others",
     )
-    assert WORDS["SendMessageResponse"]() != answer
+    assert MESSAGES["SendMessageResponse"]() != answer
     assert not await read(peer)

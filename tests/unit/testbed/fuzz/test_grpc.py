@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from random import Random
 
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc
 from rocketmq.grpc.http2 import CallEvent, Http2
 from testbed.fuzz.grpc import GrpcAnswers, GrpcFrames, frame_of
@@ -28,19 +28,19 @@ def test_every_call_that_needs_an_answer_arrives_and_all_rpcs_come() -> None:
             seen[call.method] = None
             assert (kind is CallEvent.CANCELLED) <= (sent.opaque is None)
             if kind is CallEvent.ENDED:
-                assert call.number == sent.opaque
+                assert call.stream_id == sent.opaque
                 server.fail(call, 12, "not here")
-    assert set(broker_grpc(Facts()).rpcs) <= set(seen)
+    assert set(broker_grpc(ServerFacts()).rpcs) <= set(seen)
 
 
-def test_the_end_of_a_call_and_the_reason_of_a_goodbye_are_answers() -> None:
+def test_the_end_of_a_call_and_the_reason_of_a_goaway_are_answers() -> None:
     server, answers = Http2(), GrpcAnswers()
     frames = GrpcFrames(Random(), 1)
     server.receive(frames.opening)
     number, sent = next((each.opaque, each) for each in frames.batch(0)[0] if each.opaque is not None)
     call = next(call for _, call in server.receive(sent.data))
     server.fail(call, 12, "not here")
-    data = server.take() + server.goodbye("enough")
+    data = server.take() + server.encode_goaway("enough")
     found = [answer for at in range(len(data)) for answer in answers.feed(data[at : at + 1])]
     assert [(each.opaque, each.code, each.remark) for each in found] == [
         (number, 12, "not here"),

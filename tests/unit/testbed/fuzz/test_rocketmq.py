@@ -6,7 +6,7 @@ from itertools import chain
 from random import Random
 
 from rocketmq.dialects import broker_dialect, name_server_dialect
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder
 from testbed.fuzz.rocketmq import RocketmqFrames
 
@@ -27,7 +27,7 @@ def test_every_frame_that_needs_an_answer_is_whole_in_either_form_and_all_reques
         seen.add(frame.code)
         forms.add(frame.binary)
     assert forms == {True, False}
-    assert {code for code in broker_dialect(Facts()).translators if code <= 0x7FFF} <= seen
+    assert {code for code in broker_dialect(ServerFacts()).translators if code <= 0x7FFF} <= seen
     assert set(name_server_dialect().translators) <= seen
 
 

@@ -12,7 +12,7 @@ from model.response_code import ResponseCode
 from remoting.codec import Codec, Decoder
 from remoting.command import Command
 from rocketmq.dialects import broker_dialect, name_server_dialect
-from rocketmq.edge import Facts
+from rocketmq.edge import ServerFacts
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
 
 PATH = Path(__file__).with_name("frames.jsonl")
@@ -86,7 +86,7 @@ class Connection:
         return codec.decoder()
 
 
-class SomeFacts(Facts):
+class SomeFacts(ServerFacts):
     """A broker that knows every topic."""
 
     def topic_id(self, topic: str) -> int:

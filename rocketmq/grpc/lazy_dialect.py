@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 from model.errors import ProtocolError
 from remoting.codec import Codec, Decoder, Peer
 from remoting.command import Command
-from rocketmq.edge import Facts
-from rocketmq.grpc.floods import PREFACE
+from rocketmq.edge import ServerFacts
+from rocketmq.grpc.frame_guard import PREFACE
 from rocketmq.signing import Check
 
 if TYPE_CHECKING:
     from rocketmq.grpc.edge import GrpcDialect
 
 _NEEDED = ("h2", "google.protobuf")
-_MISSING = "a gRPC client of RocketMQ 5 needs the extra grpc on this server: pip install 'rebalance-lab[grpc]'"
+_INSTALL_HINT = "a gRPC client of RocketMQ 5 needs the extra grpc on this server: pip install 'rebalance-lab[grpc]'"
 
 
-class Missing:
+class MissingExtraCodec:
     """The codec and decoder of a connection that cannot be served, because packages are missing."""
 
-    under_way = 0
+    partial_frame_bytes = 0
 
     def __init__(self) -> None:
         self.error: ProtocolError | None = None
@@ -44,7 +44,7 @@ class Missing:
 
     def feed(self, data: bytes) -> list[Command]:
         """See `remoting.codec.Decoder`."""
-        self.error = ProtocolError(_MISSING)
+        self.error = ProtocolError(_INSTALL_HINT)
         return []
 
     def at_frame_boundary(self) -> bool:
@@ -53,18 +53,18 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class GrpcDoor:
+class LazyGrpcDialect:
     """RocketMQ's gRPC protocol for one server; `make` imports and makes the dialect."""
 
-    facts: Facts
-    make: Callable[[Facts], GrpcDialect]
+    facts: ServerFacts
+    make: Callable[[ServerFacts], GrpcDialect]
     check: Check | None = None
 
-    def checked_by(self, check: Check) -> GrpcDoor:
+    def with_check(self, check: Check) -> LazyGrpcDialect:
         """See `remoting.codec.Dialect`."""
         return replace(self, check=check)
 
-    def speaks(self, first: bytes) -> bool | None:
+    def matches(self, first: bytes) -> bool | None:
         """See `remoting.codec.Dialect`."""
         if len(first) < len(PREFACE):
             return None if PREFACE.startswith(first) else False
@@ -73,9 +73,9 @@ class GrpcDoor:
     def codec(self, peer: Peer) -> Codec:
         """See `remoting.codec.Dialect`."""
         if not is_installed():
-            return Missing()
+            return MissingExtraCodec()
         dialect = self.make(self.facts)
-        return (dialect if self.check is None else dialect.checked_by(self.check)).codec(peer)
+        return (dialect if self.check is None else dialect.with_check(self.check)).codec(peer)
 
 
 def is_installed() -> bool:
@@ -86,23 +86,23 @@ def is_installed() -> bool:
         return False
 
 
-def name_server_door() -> GrpcDoor:
+def lazy_name_server_grpc() -> LazyGrpcDialect:
     """RocketMQ's gRPC protocol as a name server accepts it."""
 
-    def make(facts: Facts) -> GrpcDialect:
+    def make(facts: ServerFacts) -> GrpcDialect:
         from rocketmq.grpc.dialect import name_server_grpc  # noqa: PLC0415 - see the module header
 
         return name_server_grpc(facts)
 
-    return GrpcDoor(Facts(), make)
+    return LazyGrpcDialect(ServerFacts(), make)
 
 
-def broker_door(facts: Facts) -> GrpcDoor:
+def lazy_broker_grpc(facts: ServerFacts) -> LazyGrpcDialect:
     """RocketMQ's gRPC protocol as a broker accepts it."""
 
-    def make(facts: Facts) -> GrpcDialect:
+    def make(facts: ServerFacts) -> GrpcDialect:
         from rocketmq.grpc.dialect import broker_grpc  # noqa: PLC0415 - see the module header
 
         return broker_grpc(facts)
 
-    return GrpcDoor(facts, make)
+    return LazyGrpcDialect(facts, make)

@@ -4,8 +4,8 @@ The table has the messages that are served here; a field that a peer sends and t
 Enumerations are plain numbers, of which the ones in use are listed below the table. Its descriptors are in a pool of
 their own: in one process with a stock client of RocketMQ, the default pool would have two definitions of each message.
 
-    >>> status = WORDS["Status"](code=OK, message="fine")
-    >>> WORDS["Status"].FromString(status.SerializeToString()).code
+    >>> status = MESSAGES["Status"](code=OK, message="fine")
+    >>> MESSAGES["Status"].FromString(status.SerializeToString()).code
     20000
 
 RocketMQ: definition.proto and service.proto of its APIs.
@@ -18,7 +18,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "rlab.grpc"
-_MESSAGES = """
+_DEFINITIONS = """
 Duration: 1 seconds int64, 2 nanos int32
 Timestamp: 1 seconds int64, 2 nanos int32
 Resource: 1 resource_namespace string, 2 name string
@@ -115,7 +115,7 @@ _SCALARS = {
 
 def _build() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="rlab/grpc.proto", package=_PACKAGE, syntax="proto3")
-    for line in _MESSAGES.replace("\n    ", " ").strip().splitlines():
+    for line in _DEFINITIONS.replace("\n    ", " ").strip().splitlines():
         name, _, fields = line.partition(": ")
         message = file.message_type.add(name=name)
         for each in fields.split(", "):
@@ -143,7 +143,7 @@ def _add_field(message: Any, number: int, name: str, kind: str) -> None:
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
 
 
-WORDS: dict[str, Any] = _build()
+MESSAGES: dict[str, Any] = _build()
 """Message name -> its class."""
 
 
@@ -152,11 +152,11 @@ def duration_ms(duration: Any) -> int:
     return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
 
 
-def duration_of(ms: int) -> Any:
+def to_duration(ms: int) -> Any:
     """A Duration of milliseconds."""
-    return WORDS["Duration"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+    return MESSAGES["Duration"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
-def timestamp_of(ms: int) -> Any:
+def to_timestamp(ms: int) -> Any:
     """A Timestamp of the wall clock in milliseconds."""
-    return WORDS["Timestamp"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+    return MESSAGES["Timestamp"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)

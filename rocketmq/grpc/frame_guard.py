@@ -88,11 +88,11 @@ class FrameGuard:
                 f"{MAX_HTTP2_SPARE_FRAMES} frames without a call are too many: PING, SETTINGS, WINDOW_UPDATE and others"
             )
 
-    def answered(self) -> None:
-        """A call was answered: the peer may send more."""
+    def record_answer(self) -> None:
+        """Record an answered call: the peer may send more."""
         self._spare = min(self._spare + HTTP2_SPARE_PER_ANSWER, MAX_HTTP2_SPARE_FRAMES)
         self._resets = min(self._resets + HTTP2_RESETS_PER_ANSWER, MAX_HTTP2_RESETS)
 
-    def sent(self, n_frames: int) -> None:
-        """DATA frames were sent; for each the peer may return two WINDOW_UPDATE frames."""
+    def record_data_frames(self, n_frames: int) -> None:
+        """Record sent DATA frames; for each the peer may return two WINDOW_UPDATE frames."""
         self._spare = min(self._spare + 2 * n_frames, MAX_HTTP2_SPARE_FRAMES)

@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import ProtocolError
 from model.grpc_limits import MAX_HTTP2_HEADER_BYTES, MAX_HTTP2_RESETS, MAX_HTTP2_SPARE_FRAMES, MIN_HTTP2_DATA_BYTES
-from rocketmq.grpc.floods import PREFACE, FrameGuard
+from rocketmq.grpc.frame_guard import PREFACE, FrameGuard
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, UNKNOWN = 0, 1, 2, 3, 4, 6, 8, 9, 77
 END_STREAM = 1
@@ -44,13 +44,13 @@ def test_a_client_that_calls_may_go_on_for_ever() -> None:
     peer = guard()
     for _ in range(1_000):
         peer.check(frame(PING) * 60 + frame(RST_STREAM, bytes(4)))
-        peer.answered()
+        peer.record_answer()
 
 
 def test_a_long_answer_earns_the_windows_that_its_reader_opens() -> None:
     peer = guard()
     for _ in range(3 * MAX_HTTP2_SPARE_FRAMES):
-        peer.sent(1)
+        peer.record_data_frames(1)
         peer.check(frame(WINDOW_UPDATE, bytes(4)) * 2)
 
 
@@ -65,7 +65,7 @@ def test_rapid_resets_end_the_connection() -> None:
 def test_answers_allow_resets_only_one_by_one() -> None:
     peer = guard()
     peer.check(frame(RST_STREAM, bytes(4)) * MAX_HTTP2_RESETS)
-    peer.answered()
+    peer.record_answer()
     peer.check(frame(RST_STREAM, bytes(4)))
     with pytest.raises(ProtocolError):
         peer.check(frame(RST_STREAM, bytes(4)))
