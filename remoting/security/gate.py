@@ -55,6 +55,7 @@ Serve = Callable[[Connection, Command], object]
 Answer = TypeVar("Answer")
 
 _WITHOUT_KEY = "this server has access control: give the client a key, for instance by RLAB_KEY_FILE"
+_CREDENTIALS = "name and rocketmq_secret (docs/security.md)"
 _WRONG = "the key is wrong, or its user is not known here"
 
 
@@ -320,10 +321,10 @@ class Gate:
         rights = [b64encode(hmac.digest((secret or "nobody").encode(), each, "sha1")) for each in contents]
         known = self._logged_in.get(connection)
         if user is None or not secret or not any([hmac.compare_digest(right, signature.encode()) for right in rights]):
-            text = "AccessKey and Signature are wrong" if access_key else "AccessKey and Signature are missing"
-            error = NoPermission(f"{text}: this server has access control (AclClientRPCHook, docs/security.md)")
+            text = "access key and signature are wrong" if access_key else "access key and signature are missing"
+            error = NoPermission(f"{text}: this server has access control, give the client a user's {_CREDENTIALS}")
         elif known is not None and known.principal.user.name != user.name:
-            error = NoPermission("this connection belongs to another user")
+            error = NoPermission("this connection belongs to another user: run its clients in separate processes")
         else:
             connection_state = self._unauthenticated.get(connection)
             if connection_state is not None:

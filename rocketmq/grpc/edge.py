@@ -152,7 +152,7 @@ class GrpcEdge:
         self._dialect = dialect
         self._peer = peer
         self._connection = GrpcConnection(dialect.facts, peer)
-        self._http2 = Http2()
+        self._http2 = Http2(None if dialect.check is None else self._check_headers)
         self._opaque = 0
 
     # --- decoding ----------------------------------------------------------------------------------------------------
@@ -188,6 +188,17 @@ class GrpcEdge:
             self._peer.send_frame(out)
         return commands
 
+    def _check_headers(self, call: GrpcCall) -> None:
+        """End a call that is not signed, before memory is spent on its message: everything signed is in its headers."""
+        rpc = self._dialect.rpcs.get(call.method)
+        if rpc is None or self._dialect.check is None:
+            return  # a call that is not served is ended when it is handled
+        try:
+            check_signature(self._dialect.check, self._peer, call)
+        except GrpcRefused as error:
+            answer = MESSAGES[rpc.response](status=status(error.code, str(error)))
+            self._http2.send(call, [answer.SerializeToString()], end=True)
+
     def _on_call_event(self, kind: CallEvent, call: GrpcCall) -> Command | None:
         if kind is CallEvent.CANCELLED:
             opaque = call.opaque
@@ -217,8 +228,6 @@ class GrpcEdge:
             self._http2.fail(call, INTERNAL, f"the message is no {rpc.request}: {error}")
             return None
         try:
-            if self._dialect.check is not None:
-                check_signature(self._dialect.check, self._peer, call)
             if not call.metadata.get("x-mq-client-id"):
                 raise GrpcRefused(proto.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or empty")
             translated = rpc.translate(self._connection, call, message)

@@ -16,7 +16,7 @@ here up to a limit, at which the connection is closed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
@@ -117,9 +117,13 @@ class _Connection(H2Connection):
 
 
 class Http2:
-    """The server's side of one connection; `take` returns the bytes that its other methods want to send."""
+    """The server's side of one connection; `take` returns the bytes that its other methods want to send.
 
-    def __init__(self) -> None:
+    `on_headers` is called with a new call before its first message is read; it may end the call.
+    """
+
+    def __init__(self, on_headers: Callable[[GrpcCall], None] | None = None) -> None:
+        self._on_headers = on_headers
         self._guard = FrameGuard()
         self._calls: dict[int, GrpcCall] = {}
         self._window_queue: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
@@ -170,11 +174,13 @@ class Http2:
                 if isinstance(event, DataReceived):
                     self._on_data(event, events)
                 elif isinstance(event, RequestReceived):
-                    self._calls[event.stream_id] = GrpcCall(event.stream_id, _decode_headers(event.headers))
+                    call = self._calls[event.stream_id] = GrpcCall(event.stream_id, _decode_headers(event.headers))
+                    if self._on_headers is not None:
+                        self._on_headers(call)
                 elif isinstance(event, StreamEnded):
-                    call = self._calls.get(event.stream_id)
-                    if call is not None:
-                        self._on_end(call, events)
+                    ended = self._calls.get(event.stream_id)
+                    if ended is not None:
+                        self._on_end(ended, events)
                 elif isinstance(event, StreamReset):
                     self._forget(event.stream_id, events)
                 elif isinstance(event, WindowUpdated):

@@ -42,3 +42,11 @@ async def connected(cluster: SimulatedCluster, address: str, protocol: P) -> P:
     with cluster.simulation.on_host("bad"):
         await cluster.simulation.loop.create_connection(lambda: protocol, name, int(port))
     return protocol
+
+
+def grpc_headers(user: str, secret: str = SECRET) -> dict[str, str]:
+    """The headers of a gRPC call that a user signs."""
+    date = "20261128T060000Z"
+    signature = hmac.digest(secret.encode(), date.encode(), "sha1").hex().upper()
+    credential = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return {"x_mq_date_time": date, "authorization": credential}

@@ -125,6 +125,10 @@ class GrpcClient(asyncio.Protocol):
         self._answers[number] = Answer()
         return number
 
+    def answer_of(self, number: int) -> Answer:
+        """The answer to a call that was begun."""
+        return self._answers[number]
+
     def say(self, number: int, message: Any, *, end: bool = True) -> Answer:
         """Send a message of a call."""
         data = message if isinstance(message, bytes) else message.SerializeToString()

@@ -4,8 +4,13 @@ import hmac
 from base64 import b64encode
 from typing import Any
 
+import pytest
+
+from model.errors import NoPermission
+from rocketmq.grpc import proto
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.signing import check_signature
+from rocketmq.grpc.status import GrpcRefused
 
 DATE = "20261128T060000Z"
 
@@ -30,3 +35,12 @@ def test_a_header_of_another_form_is_no_signature() -> None:
         assert checked(header) == [("peer", "", "", (DATE.encode(),))]
     odd = "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=0g"
     assert checked(odd) == [("peer", "a", "", (DATE.encode(),))]
+
+
+def test_a_refused_signature_is_unauthorized_which_is_another_result_than_a_missing_right() -> None:
+    def refuse(*arguments: Any) -> None:
+        raise NoPermission("access key and signature are wrong")
+
+    with pytest.raises(GrpcRefused, match="are wrong") as refused:
+        check_signature(refuse, "peer", GrpcCall(1, {}))
+    assert refused.value.code == proto.UNAUTHORIZED
