@@ -114,6 +114,9 @@ class ReplicaSet:
         min_in_sync: with fewer replicas in sync, sends are refused.
         acks: which replicas have a message when its send is answered.
         lease_ms: how long a master may serve without a confirmation of the others; the same within an epoch.
+        stopped_epoch: the masters of all epochs up to this one serve no more; 0 in a row of an earlier version, which
+            does not have it. A version that does not know the field leaves it out when it changes a row, so 0 must
+            always be safe.
 
     Raises:
         InvalidParameter: a field has no legal value, or they contradict each other.
@@ -132,11 +135,13 @@ class ReplicaSet:
     min_in_sync: int = 1
     acks: Acks = Acks.ALL
     lease_ms: int = int(1000 * LEASE_S)
+    stopped_epoch: int = 0
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)
         check_whole("set id", self.set_id, 1, MAX_SET_NUMBER)
         check_whole("epoch", self.epoch, 1, MAX_SET_NUMBER)
+        check_whole("stopped epoch", self.stopped_epoch, 0, self.epoch - 1)
         check_whole("version", self.version, 0, MAX_SET_NUMBER)
         check_whole("register id", self.register_id, min(self.version, 1), MAX_SET_NUMBER)
         check_whole("copies", self.copies, 1, MAX_REPLICAS)
@@ -157,6 +162,11 @@ class ReplicaSet:
     def member(self, replica_id: int) -> Replica | None:
         """The member of that id, or None."""
         return next((member for member in self.members if member.replica_id == replica_id), None)
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether the masters of all earlier epochs serve no more, so that the master of this row may begin at once."""
+        return self.stopped_epoch == self.epoch - 1
 
     @property
     def master_address(self) -> str | None:
@@ -221,7 +231,7 @@ _MEMBER = ("replica_id", "address", "incarnation")
 _REQUIRED = frozenset({"name", "set_id", "epoch", "master", "in_sync", "members"})
 _FIELDS = (
     *sorted(_REQUIRED),
-    *("register_id", "version", "last_replica_id", "copies", "min_in_sync", "acks", "lease_ms"),
+    *("register_id", "version", "last_replica_id", "copies", "min_in_sync", "acks", "lease_ms", "stopped_epoch"),
 )
 
 
@@ -264,9 +274,13 @@ def stored_row(
 def was_written(new: ReplicaSet, expected_version: int, read: ReplicaSet | None) -> bool:
     """Whether a row that was read after a write without an answer is the written one.
 
-    If it is not, the write was lost, or has no effect any more.
+    If it is not, the write was lost, or has no effect any more. A register of an earlier version leaves `stopped_epoch`
+    out. Two changes that differ in nothing else make the same replica the master, which may begin after either.
     """
-    return read is not None and read == replace(new, version=expected_version + 1, register_id=read.register_id)
+    if read is None:
+        return False
+    stored = replace(new, version=expected_version + 1, register_id=read.register_id, stopped_epoch=0)
+    return replace(read, stopped_epoch=0) == stored
 
 
 def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:

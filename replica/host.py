@@ -164,7 +164,7 @@ class RunningReplica:
                     if membership is None:
                         membership = self.membership = await self._begin()
                         tasks.start_soon(membership.poll)
-                    while not membership.is_master:
+                    while not self._may_begin(membership):
                         with self._retried():
                             await self._follow(membership)
                         await self._pause_after_failure()
@@ -176,6 +176,10 @@ class RunningReplica:
                 has_failed = self._has_failed
                 await self._pause_after_failure()
             await anyio.sleep_forever()
+
+    def _may_begin(self, membership: Membership) -> bool:
+        """Whether this replica is the master, and no earlier one serves; else it follows, or waits as a follower."""
+        return membership.is_master and (membership.row.has_settled or self._election is not None)
 
     @contextmanager
     def _retried(self) -> Iterator[None]:
@@ -216,7 +220,7 @@ class RunningReplica:
         return membership
 
     async def _follow(self, membership: Membership) -> None:
-        broker = self.config.broker
+        self._election, broker = None, self.config.broker
         events = EventLog(
             f"{self.name}-{membership.replica_id}",
             broker.clock_ms,

@@ -10,6 +10,7 @@ compare-and-set of the register makes the change; if another replica was faster,
     removed_from_in_sync   the master no longer waits for a replica, or a replica withdraws
     handed_over     the master makes a replica in sync the master
     elected         an operator makes a replica the master, because the master does not return
+    begun           that replica has waited until the master before it has certainly stopped
     forgotten       a member that will not return
     with_options    the wanted number of copies, and what acknowledgements wait for
 
@@ -134,10 +135,13 @@ def started(
     are in sync, they have these messages. Then this replica leaves the in-sync set; if it was the master, the set has
     no master until one of the others is elected.
 
+    A master that was elected by an operator and starts before it has begun cannot count on the stop of the master
+    before: `stopped_epoch` stays as it is, and it has to wait.
+
     Raises:
         UnknownReplica: the set has no such member.
         AddressTaken: another member has this address.
-        LeaseInUse: the lease has another length, and the replica is not the master.
+        LeaseInUse: the lease has another length, and the replica is not the master, or an earlier master may serve.
         InvalidParameter: the lease is too short or too long.
     """
     member = _member(row, replica_id)
@@ -146,6 +150,11 @@ def started(
     if lease_ms != row.lease_ms and replica_id != row.master:
         raise LeaseInUse(
             f"the lease of set {row.name} is {row.lease_ms / 1000:g} s: only the start of its master can change it"
+        )
+    if lease_ms != row.lease_ms and not row.has_settled:
+        raise LeaseInUse(
+            f"the lease of set {row.name} is {row.lease_ms / 1000:g} s, and an earlier master may serve by it: start "
+            "this one once with that lease, and then with another one"
         )
     changed = replace(member, address=address, incarnation=member.incarnation + 1)
     members = tuple(changed if each is member else each for each in row.members)
@@ -157,6 +166,7 @@ def started(
         master=NO_MASTER if is_master and others and not clean else row.master,
         in_sync=row.in_sync if clean or not others else others,
         lease_ms=lease_ms,
+        stopped_epoch=_stopped_with(row) if is_master else row.stopped_epoch,
     )
 
 
@@ -212,13 +222,14 @@ def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int, leaves: bool =
         raise AlreadyMaster(f"replica {to} is the master of set {row.name}")
     _check_in_sync(row, to, "the master hands over only to a replica in sync")
     in_sync = tuple(each for each in row.in_sync if not (leaves and each == by))
-    return replace(row, epoch=row.epoch + 1, master=to, in_sync=in_sync)
+    return replace(row, epoch=row.epoch + 1, master=to, in_sync=in_sync, stopped_epoch=row.epoch)
 
 
 def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answers: bool) -> ReplicaSet:
     """Make a replica the master because an operator asks for it; the old master is not in sync any more.
 
     A replica that was not in sync becomes the only one in sync: others may have messages that it lacks, and cut them.
+    The old master may still serve, so `stopped_epoch` stays lower than its epoch: the new one waits before it begins.
 
     Raises:
         UnknownReplica: the set has no such member.
@@ -237,7 +248,16 @@ def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answe
                 "instead, which loses nothing, or accept a loss with --accept-loss"
             )
     kept = [each for each in row.in_sync if each != row.master] if replica_id in row.in_sync else [replica_id]
-    return replace(row, epoch=row.epoch + 1, master=replica_id, in_sync=tuple(kept))
+    stopped_epoch = _stopped_with(row) if row.master == NO_MASTER else row.stopped_epoch
+    return replace(row, epoch=row.epoch + 1, master=replica_id, in_sync=tuple(kept), stopped_epoch=stopped_epoch)
+
+
+def begun(row: ReplicaSet, replica_id: int, *, epoch: int) -> ReplicaSet:
+    """Record that no earlier master serves any more: the master of this epoch has waited for that, and begins.
+
+    Returns the row unchanged if the replica is not the master of this epoch: another change was faster.
+    """
+    return replace(row, stopped_epoch=epoch - 1) if (row.master, row.epoch) == (replica_id, epoch) else row
 
 
 def took_over(row: ReplicaSet, replica_id: int, *, epoch: int, accept_loss: bool = False) -> ReplicaSet:
@@ -249,7 +269,8 @@ def took_over(row: ReplicaSet, replica_id: int, *, epoch: int, accept_loss: bool
     may = replica_id in row.in_sync or (accept_loss and row.member(replica_id) is not None)
     if row.epoch != epoch or replica_id == row.master or not may:
         return row
-    return elected(row, replica_id, accept_loss=accept_loss, master_answers=False)
+    changed = elected(row, replica_id, accept_loss=accept_loss, master_answers=False)
+    return replace(changed, stopped_epoch=epoch)
 
 
 def forgotten(row: ReplicaSet, replica_id: int) -> ReplicaSet:
@@ -283,6 +304,11 @@ def with_options(
         min_in_sync=row.min_in_sync if min_in_sync is None else min_in_sync,
         acks=row.acks if acks is None else acks,
     )
+
+
+def _stopped_with(row: ReplicaSet) -> int:
+    """The `stopped_epoch` of the next row, when the master of this one has stopped, or this one has no master."""
+    return row.epoch if row.has_settled else row.stopped_epoch
 
 
 def _member(row: ReplicaSet, replica_id: int) -> Replica:

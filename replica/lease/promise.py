@@ -6,6 +6,8 @@ by its own clock. A replica that starts may have given a promise before its rest
     started at 0                                       may stand at 2.2 with a lease of 2 s
     confirms a frame at 5.0, then nothing comes        may stand at 7.2
     the master has handed over at 9.0, or has ended    may stand at 9.0
+    an operator has elected another one, seen at 9.0   may stand at 14.4: that one begins at 12.2 at the latest, as it
+                                                       sees the row within 1 s and then waits for its own promise
 
 The register decides between two replicas that stand at the same time. So that this is rare, each waits for a time that
 depends on its rank: those that have everything that the master had go first, and among them the lowest id.
@@ -33,11 +35,16 @@ class Promise:
 
     def __init__(self, now: float) -> None:
         self.given_at = now
+        self._begins_in_s = 0.0
         self._released_at: float | None = None
 
-    def give(self, now: float) -> None:
-        """Give it again: a frame is confirmed, or there is a new master, which gets the time to begin."""
+    def give(self, now: float, *, begins_in_s: float = 0.0) -> None:
+        """Give it again: a frame is confirmed, or there is a new master, which gets the time to begin.
+
+        `begins_in_s` is how long the new master may have to wait before.
+        """
         self.given_at = max(self.given_at, now)
+        self._begins_in_s = begins_in_s
         self._released_at = None
 
     def release(self, now: float) -> None:
@@ -46,8 +53,12 @@ class Promise:
             self._released_at = now
 
     def ends_at(self, lease_s: float) -> float:
-        """When it ends, for a lease of that length."""
+        """When no master serves any more by this promise, for a lease of that length."""
         return self.given_at + GRACE * lease_s if self._released_at is None else self._released_at
+
+    def stands_at(self, lease_s: float) -> float:
+        """When this replica may stand for election: a new master has had the time to begin, too."""
+        return self.ends_at(lease_s) + (self._begins_in_s if self._released_at is None else 0.0)
 
 
 def rank_delay_s(replica_id: int, candidates: Sequence[int], *, lacks: bool) -> float:

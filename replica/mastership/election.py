@@ -6,6 +6,9 @@
                                                    left the in-sync set
     the row has changed before                     follow the master that it has
 
+An operator may make a replica the master while the old one serves. Such a row has not settled: its master waits until
+its own promise to the old one is over, and records that before it begins. The other replicas wait for longer.
+
 The register is read while the stream goes on: without it nothing would be gained by ending it. From the end of the
 stream until the outcome of the compare-and-set is known, the old master gets no confirmation, so its lease cannot be
 renewed while this replica may be the master already.
@@ -22,9 +25,10 @@ import anyio
 from model.limits import LATE_S, READ_FIRST_S
 from model.quirks import Quirk
 from model.replica_set import NO_MASTER, ReplicaSet
+from replica.lease.master_lease import GRACE
 from replica.lease.promise import Promise, rank_delay_s
 from replica.membership import POLL_S, Membership
-from replica.sets import took_over
+from replica.sets import begun, took_over
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +85,13 @@ class Candidate:
         if row.master == self._membership.replica_id:
             return
         self._row = row
-        if row.master == NO_MASTER:
+        has_master = row.master != NO_MASTER
+        if not has_master and row.has_settled:
             self.released("the set had no master")
-        elif before is None or before.epoch != row.epoch:
-            self._cause = f"the lease of replica {row.master} was over"
-            self._promise.give(self._clock())
+        elif before is None or (before.epoch, before.stopped_epoch) != (row.epoch, row.stopped_epoch):
+            self._cause = f"the lease of replica {row.master} was over" if has_master else "the set had no master"
+            waits = has_master and not row.has_settled
+            self._promise.give(self._clock(), begins_in_s=POLL_S + GRACE * row.lease_ms / 1000 if waits else 0.0)
 
     def released(self, cause: str) -> None:
         """Record that the master no longer serves."""
@@ -99,7 +105,7 @@ class Candidate:
         if own == row.master or not (own in row.in_sync or self._accepts_loss) or not self._is_fit():
             return NEVER
         candidates = [each for each in row.in_sync if each != row.master]
-        return self._promise.ends_at(row.lease_ms / 1000) + rank_delay_s(own, candidates, lacks=self._lacks())
+        return self._promise.stands_at(row.lease_ms / 1000) + rank_delay_s(own, candidates, lacks=self._lacks())
 
     async def wait_due(self) -> None:
         """Wait until this replica has to stand. Raises: as `Membership.refresh`. Cancellation: harmless."""
@@ -126,30 +132,38 @@ class Candidate:
         if self.due_at() > self._clock():
             return
         logger.warning("%s: replica %d stands for election: %s", row.name, own, self._cause)
-        row = await membership.change(
-            lambda current: took_over(current, own, epoch=row.epoch, accept_loss=self._accepts_loss)
-        )
-        if row.master == own:
+
+        def take_over(current: ReplicaSet) -> ReplicaSet:
+            if current.stopped_epoch != row.stopped_epoch:
+                return current  # the master has begun
+            return took_over(current, own, epoch=row.epoch, accept_loss=self._accepts_loss)
+
+        if (await membership.change(take_over)).master == own:
             self.election = Election(self._cause, silent_since)
 
     async def wait_free(self) -> None:
-        """Wait until the promise to the master before is over: this replica was made the master by someone else.
+        """Wait until no earlier master serves: this replica was made the master by someone else, or starts as it.
 
-        A master that hands over has stopped before it writes the row; it stays in sync, unless it ends, and its last
-        frame reports the handover. An operator may elect another replica while the master still serves.
+        A master that hands over has stopped before it writes the row; the row has this, and so has its last frame. An
+        operator may elect another replica while the master still serves. Then this method waits until the promise to
+        that master is over, and records in the row that this replica begins.
 
-        Another replica may become the master during the wait: its promise to this one is not longer. This method reads
-        the row again at the end; if the row has another master, `election` stays None.
+        Another replica may become the master before that is recorded; then `election` stays None.
 
-        Raises: as `Membership.refresh`. Cancellation: harmless.
+        Raises: as `Membership.change`. Cancellation: the row may have that this replica begins.
         """
         membership, before = self._membership, self._row
         row, since = membership.row, self._promise.given_at
-        if self._cause == HANDED_OVER or (before is not None and before.master in row.in_sync):
-            self.election = Election(HANDED_OVER, since)
-            return
+        epoch = row.epoch
+        was_handed_over = self._cause == HANDED_OVER or (before is not None and before.master != NO_MASTER)
+        cause = HANDED_OVER if was_handed_over and (row.has_settled or self._cause == HANDED_OVER) else "operator"
+        if not row.has_settled:
+            if cause != HANDED_OVER:
+                await self._wait_for_promise(row)
+            row = await membership.change(lambda current: begun(current, membership.replica_id, epoch=epoch))
+        if (row.master, row.epoch) == (membership.replica_id, epoch):
+            self.election = Election(cause, since)
+
+    async def _wait_for_promise(self, row: ReplicaSet) -> None:
         while (wait_s := self._promise.ends_at(row.lease_ms / 1000) - self._clock()) > 0:  # noqa: ASYNC110 - two clocks
             await anyio.sleep(wait_s)
-        row = await membership.refresh()
-        if row.master == membership.replica_id:
-            self.election = Election("operator", since)

@@ -1,10 +1,11 @@
-"""Lease, promise and election, walked through exhaustively: three replicas, two epochs, every order of events.
+"""Lease, promise and election, walked through exhaustively: three replicas, two to four epochs, every order of events.
 
 The decisions are the shipped ones (`MasterLease`, `Promise`, `replica/sets.py`); around them is the least of a replica:
 what it knows of the row, which frame is under way to it, and whether it stands. Time is a whole number of ticks, of
 which a lease has two. Only ages matter, so the states are finite, and a breadth-first walk sees them all.
 
-Left out is what allows less: a confirmation that arrives late or is lost, and a frame that is too old for the lease.
+Left out is what allows less: a confirmation that arrives late or is lost, a frame that is too old for the lease, and
+the time that replicas leave to the choice of an operator.
 """
 
 from __future__ import annotations
@@ -16,24 +17,38 @@ from typing import NamedTuple
 
 import pytest
 
-from model.replica_set import ReplicaSet
+from model.replica_set import NO_MASTER, ReplicaSet
 from replica.lease import promise as promise_module
 from replica.lease.master_lease import MasterLease
 from replica.lease.promise import Promise
-from replica.sets import create, elected, handed_over, in_sync_with, joined, removed_from_in_sync, started, took_over
+from replica.sets import (
+    begun,
+    create,
+    elected,
+    handed_over,
+    in_sync_with,
+    joined,
+    removed_from_in_sync,
+    started,
+    took_over,
+)
 
 IDS = (1, 2, 3)
 LEASE = 2
 OLD = 3
 """Ages of this many ticks and more are equal: no lease lasts for that long, and every promise is over."""
 FOLLOWS, STANDS, WON, WAITS, MASTER, LEAVES = range(6)
-LAST_EPOCH = 2
 
 
 class Way(StrEnum):
     """How another replica becomes the master."""
 
-    ELECTION, OPERATOR, HANDOVER = "election", "operator", "handover"
+    ELECTION, OPERATOR, HANDOVER, RESTART = "election", "operator", "handover", "restart"
+
+    @property
+    def last_epoch(self) -> int:
+        """After an operator's choice the elected replica starts again, and then an election may follow."""
+        return 4 if self is Way.RESTART else 2
 
 
 class Row:
@@ -95,17 +110,31 @@ def removed(row: Row, replica_id: int) -> Row:
 
 @cache
 def added(row: Row, replica_id: int) -> Row:
-    return only(in_sync_with(row.stored, replica_id, by=row.master, epoch=row.epoch, incarnation=1))
+    member = row.stored.member(replica_id)
+    assert member is not None
+    return only(in_sync_with(row.stored, replica_id, by=row.master, epoch=row.epoch, incarnation=member.incarnation))
 
 
 @cache
-def given(row: Row, replica_id: int) -> Row:
-    return only(handed_over(row.stored, replica_id, by=row.master, epoch=row.epoch))
+def given(row: Row, replica_id: int, leaves: bool) -> Row:
+    return only(handed_over(row.stored, replica_id, by=row.master, epoch=row.epoch, leaves=leaves))
 
 
 @cache
-def taken(row: Row, replica_id: int, epoch: int) -> Row:
-    return only(took_over(row.stored, replica_id, epoch=epoch))
+def taken(row: Row, replica_id: int, known: Row) -> Row:
+    if row.stored.stopped_epoch != known.stored.stopped_epoch:
+        return row
+    return only(took_over(row.stored, replica_id, epoch=known.epoch))
+
+
+@cache
+def begins(row: Row, replica_id: int, epoch: int) -> Row:
+    return only(begun(row.stored, replica_id, epoch=epoch))
+
+
+@cache
+def restarted(row: Row, clean: bool) -> Row:
+    return only(started(row.stored, row.master, f"h{row.master}:1", clean=clean))
 
 
 @cache
@@ -152,7 +181,9 @@ def tick(world: World) -> World:
     )
 
 
-def steps(world: World, way: Way, *, confirms_while_standing: bool = False) -> Iterator[World]:
+def steps(
+    world: World, way: Way, *, confirms_while_standing: bool = False, starts_without_a_look: bool = False
+) -> Iterator[World]:
     """Every state that one event makes of this one; without a master of epoch 1 no two masters can meet any more."""
     if not any(one.role == MASTER and one.row.epoch == 1 for one in world.ones):
         return
@@ -164,6 +195,12 @@ def steps(world: World, way: Way, *, confirms_while_standing: bool = False) -> I
             yield from _masters(world, way, replica_id, one)
         else:
             yield from _follows(world, way, replica_id, one, may_confirm=confirms_while_standing)
+            if way is Way.RESTART:
+                yield from _starts(world, replica_id, one, looks=not starts_without_a_look)
+
+
+def nobody_serves(row: Row) -> bool:
+    return row.master == NO_MASTER and row.stored.has_settled
 
 
 def _learns(world: World, replica_id: int, one: One) -> Iterator[World]:
@@ -172,11 +209,10 @@ def _learns(world: World, replica_id: int, one: One) -> Iterator[World]:
     if one.row is row or one.role == STANDS or (one.writes is not None and one.row.epoch == row.epoch):
         return
     if row.master == replica_id and one.row.epoch != row.epoch:
-        was_handed_over = one.row.master in row.in_sync
-        role = MASTER if one.role == WON or was_handed_over else WAITS
+        role = MASTER if one.role == WON or row.stored.has_settled else WAITS
         yield world.put(replica_id, One(role, row, one.promised))
     elif one.row.epoch != row.epoch:  # another master gets the time to begin
-        yield world.put(replica_id, One(FOLLOWS, row, 0))
+        yield world.put(replica_id, One(FOLLOWS, row, OLD if nobody_serves(row) else 0))
     else:
         yield world.put(replica_id, one._replace(row=row))
 
@@ -198,11 +234,12 @@ def _masters(world: World, way: Way, replica_id: int, one: One) -> Iterator[Worl
         yield world.put(replica_id, one, one.writes)  # made, and its answer is not there yet
     elif world.row is one.writes:
         yield world.put(replica_id, one._replace(row=one.writes, writes=None))
-    if way is Way.HANDOVER and one.writes is None and one.row is world.row and one.row.epoch < LAST_EPOCH:
+    if way is Way.HANDOVER and one.writes is None and one.row is world.row and one.row.epoch < way.last_epoch:
         for other in one.row.in_sync:
             if other != replica_id:  # it serves nothing from here on, and then makes the other one the master
                 left = one._replace(role=LEAVES, confirmed=(None, None, None))
-                yield world.put(replica_id, left, given(one.row, other))
+                for leaves in (False, True):
+                    yield world.put(replica_id, left, given(one.row, other, leaves))
 
 
 def _follows(world: World, way: Way, replica_id: int, one: One, *, may_confirm: bool) -> Iterator[World]:
@@ -214,18 +251,35 @@ def _follows(world: World, way: Way, replica_id: int, one: One, *, may_confirm: 
             ages = [*master.confirmed]
             ages[replica_id - 1] = min(one.frame, LEASE if (age := ages[replica_id - 1]) is None else age)
             yield after.put(one.row.master, master._replace(confirmed=tuple(ages)))
-    if way is Way.ELECTION and one.role == FOLLOWS and promise_is_over(one.promised) and replica_id in one.row.in_sync:
+    may_stand = way is Way.ELECTION or (way is Way.RESTART and one.row.master == NO_MASTER)
+    if may_stand and one.role == FOLLOWS and promise_is_over(one.promised) and replica_id in one.row.in_sync:
         yield world.put(replica_id, one._replace(role=STANDS))
     if one.role == STANDS:
-        changed = taken(row, replica_id, one.row.epoch)
-        if changed is not row and changed.epoch <= LAST_EPOCH:
+        changed = taken(row, replica_id, one.row)
+        if changed is not row and changed.epoch <= way.last_epoch:
             yield world.put(replica_id, one._replace(role=WON, frame=None), changed)
         elif changed is row:
             yield world.put(replica_id, one._replace(role=FOLLOWS))
     if one.role == WAITS and promise_is_over(one.promised):
-        yield world.put(replica_id, one._replace(role=MASTER))
-    if way is Way.OPERATOR and row.epoch < LAST_EPOCH and replica_id in row.in_sync and replica_id != row.master:
+        changed = begins(row, replica_id, one.row.epoch)
+        if changed is not row:
+            yield world.put(replica_id, one._replace(role=MASTER, row=changed), changed)
+    may_choose = way in (Way.OPERATOR, Way.RESTART) and row.epoch < 2
+    if may_choose and replica_id in row.in_sync and replica_id != row.master:
         yield World(chosen(row, replica_id), world.ones)
+
+
+def _starts(world: World, replica_id: int, one: One, *, looks: bool) -> Iterator[World]:
+    """It was killed, and starts again: its promise is that of a new process."""
+    row = world.row
+    if row.master != replica_id:
+        yield world.put(replica_id, One(FOLLOWS, row, OLD if nobody_serves(row) else 0))
+    elif row.epoch < 3:
+        for clean in (True, False):
+            changed = restarted(row, clean)
+            is_master = changed.master == replica_id
+            role = FOLLOWS if not is_master else MASTER if changed.stored.has_settled or not looks else WAITS
+            yield world.put(replica_id, One(role, changed), changed)
 
 
 def walk(way: Way, **options: bool) -> tuple[int, World | None]:
@@ -259,6 +313,15 @@ def test_a_replica_that_stands_before_the_lease_is_over_is_found(way: Way, monke
     _, two = walk(way)
     promise_is_over.cache_clear()
     assert two is not None
+
+
+def test_an_election_that_looks_like_a_handover_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplicaSet, "has_settled", property(lambda row: True))
+    assert walk(Way.OPERATOR)[1] is not None
+
+
+def test_an_elected_replica_that_starts_again_and_begins_at_once_is_found() -> None:
+    assert walk(Way.RESTART, starts_without_a_look=True)[1] is not None
 
 
 def test_a_replica_that_confirms_frames_while_it_stands_is_found() -> None:

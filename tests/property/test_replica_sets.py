@@ -20,6 +20,7 @@ from model.errors import IllegalOperation, InvalidParameter
 from model.replica_limits import MAX_REPLICAS
 from model.replica_set import ReplicaSet, check_newer, stored_row
 from replica.sets import (
+    begun,
     create,
     elected,
     forgotten,
@@ -57,6 +58,11 @@ class Twin:
     starts: dict[int, int] = field(default_factory=lambda: {1: 1})
     at: dict[int, str] = field(default_factory=lambda: {1: address_of(1)})
     last_id: int = 1
+    may_serve: set[int] = field(default_factory=lambda: {1})  # epochs
+
+    @property
+    def has_settled(self) -> bool:
+        return self.may_serve <= {self.epoch}
 
     def join(self, address: str) -> None:
         if any(self.at[who] == address and self.starts[who] == 0 for who in self.at):
@@ -70,7 +76,10 @@ class Twin:
         self.starts[who] += 1
         self.at[who] = address
         if self.master == who:
+            self.may_serve.discard(self.epoch)
             self.epoch += 1
+            if clean or not self.in_sync - {who}:
+                self.may_serve.add(self.epoch)
         if not clean and self.in_sync - {who}:
             self.in_sync.discard(who)
             if self.master == who:
@@ -91,12 +100,18 @@ class Twin:
         if leaves:
             self.in_sync.discard(by)
         self.epoch, self.master = self.epoch + 1, to
+        self.may_serve = {self.epoch}
 
     def elect(self, who: int, *, accept_loss: bool, answers: bool) -> None:
         need(who in self.starts, who != self.master)
         need(accept_loss or (who in self.in_sync and (not answers or self.master is None)))
         self.in_sync = self.in_sync - {self.master} if who in self.in_sync else {who}
         self.epoch, self.master = self.epoch + 1, who
+        self.may_serve.add(self.epoch)
+
+    def begin(self, who: int, *, epoch: int) -> None:
+        if (who, epoch) == (self.master, self.epoch):
+            self.may_serve = {epoch}
 
     def forget(self, who: int) -> None:
         need(who in self.starts, who != self.master, who not in self.in_sync)
@@ -141,6 +156,7 @@ class Step:
             "leave": lambda: removed_from_in_sync(row, self.who, **self.of_master(row)),
             "hand over": lambda: handed_over(row, self.who, leaves=self.first, **self.of_master(row)),
             "elect": lambda: elected(row, self.who, accept_loss=self.first, master_answers=self.second),
+            "begin": lambda: begun(row, self.who, epoch=self.other if self.stale else row.epoch),
             "forget": lambda: forgotten(row, self.who),
         }[self.verb]()
 
@@ -152,11 +168,12 @@ class Step:
             "leave": lambda: twin.leave(self.who, **self.of_master(row)),
             "hand over": lambda: twin.hand_over(self.who, leaves=self.first, **self.of_master(row)),
             "elect": lambda: twin.elect(self.who, accept_loss=self.first, answers=self.second),
+            "begin": lambda: twin.begin(self.who, epoch=self.other if self.stale else row.epoch),
             "forget": lambda: twin.forget(self.who),
         }[self.verb]()
 
 
-VERBS = ("join", "start", "sync", "leave", "hand over", "elect", "forget")
+VERBS = ("join", "start", "sync", "leave", "hand over", "elect", "begin", "forget")
 ids = st.integers(1, 5)
 steps = st.builds(
     Step,
@@ -182,7 +199,8 @@ def test_each_sequence_of_decisions_is_that_of_a_naive_twin(history: list[Step])
                 step.imagine(twin, before)
             continue
         step.imagine(twin, before)
-        assert as_twin(row) == twin
+        assert replace(as_twin(row), may_serve=twin.may_serve) == twin
+        assert row.has_settled == twin.has_settled
         check_newer(before, row)
         assert ReplicaSet.from_wire(row.to_wire()) == row
 
@@ -237,6 +255,7 @@ def changes(row: ReplicaSet) -> Iterator[tuple[str, Callable[[], ReplicaSet]]]:
             for answers in (True, False):
                 elect = partial(elected, row, who, accept_loss=not clean, master_answers=answers)
                 yield f"elect {who} {'clean' if clean else 'lossy'}", elect
+        yield f"begin {who}", partial(begun, row, who, epoch=row.epoch)
         for by, epoch in product(MEMBERS, (row.epoch - 1, row.epoch)):
             yield f"leave {who} {by} {epoch}", partial(removed_from_in_sync, row, who, by=by, epoch=epoch)
             yield f"hand over {by} {epoch}", partial(handed_over, row, who, by=by, epoch=epoch)

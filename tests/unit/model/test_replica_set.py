@@ -229,8 +229,21 @@ def test_a_write_without_an_answer_is_found_again_only_if_it_is_the_newest() -> 
     assert not was_written(new, 4, ROW)
     assert not was_written(new, 4, None)
     assert not was_written(new, 4, replace(stored, version=6))
+    assert not was_written(new, 4, replace(stored, version=6, epoch=9, stopped_epoch=8))
+    settled = replace(ROW, epoch=4, master=2, stopped_epoch=3)
+    of_earlier_version = replace(stored_row(ROW, settled, 4, register_id=9, n_rows=1), stopped_epoch=0)
+    assert was_written(settled, 4, of_earlier_version)
     first = stored_row(None, replace(ROW, register_id=0, version=0), 0, register_id=5, n_rows=0)
     assert was_written(replace(ROW, register_id=0, version=0), 0, first)
+
+
+def test_a_row_of_an_earlier_version_does_not_say_whether_the_masters_before_have_stopped() -> None:
+    fields = wire_of(replace(ROW, stopped_epoch=2))
+    assert ReplicaSet.from_wire(msgpack.packb(fields)).has_settled
+    del fields["stopped_epoch"]
+    row = ReplicaSet.from_wire(msgpack.packb(fields))
+    assert (row.stopped_epoch, row.has_settled) == (0, False)
+    check_newer(replace(ROW, stopped_epoch=2), row)
 
 
 def test_a_row_is_one_line_of_text() -> None:

@@ -21,6 +21,7 @@ from replica.sets import (
     SetFull,
     SetRefusal,
     UnknownReplica,
+    begun,
     create,
     elected,
     forgotten,
@@ -255,3 +256,46 @@ def test_a_replica_in_sync_takes_over_from_a_master_that_serves_no_more_in_the_e
     assert took_over(PAIR, 2, epoch=PAIR.epoch + 1) is PAIR
     assert took_over(OUT_OF_SYNC, 2, epoch=OUT_OF_SYNC.epoch) is OUT_OF_SYNC
     assert took_over(PAIR, 1, epoch=PAIR.epoch) is PAIR
+
+
+THREE = in_sync_with(with_follower(PAIR), 3, by=1, epoch=1, incarnation=1)
+CHOSEN = elected(THREE, 2, accept_loss=False, master_answers=False)
+"""An operator has elected replica 2; replica 1 may still serve."""
+
+
+def test_a_master_that_hands_over_or_whose_lease_is_over_has_stopped_and_one_beside_an_election_may_serve() -> None:
+    assert NEW.has_settled
+    assert handed_over(PAIR, 2, by=1, epoch=1, leaves=True).has_settled
+    assert took_over(PAIR, 2, epoch=1).has_settled
+    assert not CHOSEN.has_settled
+    assert took_over(CHOSEN, 3, epoch=2).stopped_epoch == 2
+
+
+def test_a_master_that_starts_again_has_ended_and_those_before_it_only_if_they_had_stopped() -> None:
+    assert started(PAIR, 1, "h1:1").has_settled
+    again = started(CHOSEN, 2, "h2:1")
+    assert (again.epoch, again.master, again.has_settled) == (3, 2, False)
+    assert started(CHOSEN, 3, "h3:1").stopped_epoch == CHOSEN.stopped_epoch
+
+
+def test_a_set_without_a_master_has_settled_if_the_one_before_had_begun() -> None:
+    lost = started(PAIR, 1, "h1:1", clean=False)
+    assert (lost.master, lost.has_settled) == (NO_MASTER, True)
+    assert elected(lost, 2, accept_loss=False, master_answers=True).has_settled
+    lost = started(CHOSEN, 2, "h2:1", clean=False)
+    assert (lost.master, lost.has_settled) == (NO_MASTER, False)
+    assert not elected(lost, 3, accept_loss=False, master_answers=True).has_settled
+
+
+def test_a_master_begins_once_and_only_in_its_own_epoch() -> None:
+    row = begun(CHOSEN, 2, epoch=2)
+    assert row.has_settled
+    assert started(row, 2, "h2:1").has_settled
+    assert begun(CHOSEN, 3, epoch=2) is CHOSEN
+    assert begun(CHOSEN, 2, epoch=1) is CHOSEN
+
+
+def test_the_lease_stays_as_it_is_while_an_earlier_master_may_serve_by_it() -> None:
+    with pytest.raises(LeaseInUse, match="an earlier master may serve by it: start this one once with that lease"):
+        started(CHOSEN, 2, "h2:1", lease_ms=1_500)
+    assert started(begun(CHOSEN, 2, epoch=2), 2, "h2:1", lease_ms=1_500).lease_ms == 1_500

@@ -25,6 +25,17 @@ def test_a_master_that_serves_no_more_has_no_promise_and_the_next_one_has_one() 
     assert promise.ends_at(2.0) == 11.2
 
 
+def test_a_new_master_that_has_to_wait_gets_that_time_until_its_first_frame() -> None:
+    promise = Promise(5.0)
+    promise.give(6.0, begins_in_s=3.0)
+    assert (promise.ends_at(1.0), promise.stands_at(1.0)) == (7.1, 10.1)
+    promise.give(8.0)
+    assert promise.stands_at(1.0) == 9.1
+    promise.give(9.0, begins_in_s=3.0)
+    promise.release(9.5)
+    assert promise.stands_at(1.0) == 9.5
+
+
 def test_replicas_that_have_everything_stand_first_and_then_the_lowest_id() -> None:
     order = [(lacks, each) for lacks in (False, True) for each in (2, 4, 7)]
     delays = [rank_delay_s(each, (2, 4, 7), lacks=lacks) for lacks, each in order]

@@ -8,15 +8,16 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import pytest
 
 from broker.config import BrokerConfig
 from model.replica_set import NO_MASTER, ReplicaSet
 from replica.config import ReplicaConfig
 from replica.lease.promise import RANK_S, Promise
-from replica.mastership.election import Candidate
+from replica.mastership.election import HANDED_OVER, Candidate
 from replica.membership import Membership
 from replica.registers.memory import MemoryRegister, RegisterFaults
-from replica.sets import create, joined, started
+from replica.sets import begun, create, elected, handed_over, joined, started
 from testbed.simulation.cluster.servers import UnsyncedFiles
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -130,7 +131,7 @@ def test_without_a_master_and_when_the_master_is_known_to_be_gone_there_is_nothi
         await world.begin(1, 2)
         world.candidate.released("the process of replica 1 has ended")
         assert await world.due_in() == 0.0
-        await world.change(lambda row: replace(row, master=NO_MASTER, epoch=2, in_sync=(2,)))
+        await world.change(lambda row: replace(row, master=NO_MASTER, epoch=2, in_sync=(2,), stopped_epoch=1))
         await world.membership.refresh()
         world.candidate.saw(world.membership.row)
         assert await world.due_in() == 0.0
@@ -144,7 +145,7 @@ def test_the_promise_to_a_new_master_begins_when_its_row_is_seen(tmp_path: Path)
     async def scenario(world: World) -> None:
         await world.begin(1, 2, 3)
         await anyio.sleep(2.1)
-        await world.change(lambda row: replace(row, master=3, epoch=2, in_sync=(2, 3)))
+        await world.change(lambda row: handed_over(row, 3, by=1, epoch=1, leaves=True))
         assert await world.due_in() == 2.3  # 0.1 s until the old promise is over and the row is read, then a new one
         await world.candidate.stand()
         assert world.membership.row.in_sync == (2,)
@@ -187,21 +188,85 @@ def test_while_the_register_does_not_answer_nothing_is_due(tmp_path: Path) -> No
     in_world(tmp_path, scenario)
 
 
-def test_a_replica_that_another_one_elected_waits_for_its_promise_and_not_after_a_handover(tmp_path: Path) -> None:
+def operators_choice(replica_id: int) -> Callable[[ReplicaSet], ReplicaSet]:
+    """The change of an operator who elects a replica."""
+    return lambda row: elected(row, replica_id, accept_loss=True, master_answers=True)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_after_a_handover_whose_last_frame_is_lost_the_next_master_begins_at_once(tmp_path: Path, leaves: bool) -> None:
     async def scenario(world: World) -> None:
         await world.begin(1, 2)
         world.candidate.confirms()
-        await world.change(lambda row: replace(row, master=2, epoch=2))
+        await world.change(lambda row: handed_over(row, 2, by=1, epoch=1, leaves=leaves))
         await world.membership.refresh()
         began_at = world.clock()
         await world.candidate.wait_free()
         assert world.clock() == began_at
-        await world.change(lambda row: replace(row, in_sync=(2,)))
-        await world.membership.refresh()
+        assert world.candidate.election is not None
+        assert world.candidate.election.cause == "handover"
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_replica_that_an_operator_elected_waits_for_its_promise_and_records_that_it_begins(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2)
+        world.candidate.confirms()
+        await world.change(operators_choice(2))
+        assert not (await world.membership.refresh()).has_settled
+        began_at = world.clock()
         await world.candidate.wait_free()
-        assert round(world.clock() - began_at, 3) == 2.2
+        assert round(world.clock() - began_at, 1) == 2.2
+        assert world.membership.row.has_settled
         assert world.candidate.election is not None
         assert world.candidate.election.cause == "operator"
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_master_of_an_earlier_version_leaves_the_field_out_and_its_last_frame_is_enough(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2)
+        world.candidate.confirms()
+        world.candidate.released(HANDED_OVER)
+        await world.change(lambda row: replace(handed_over(row, 2, by=1, epoch=1), stopped_epoch=0))
+        await world.membership.refresh()
+        began_at = world.clock()
+        await world.candidate.wait_free()
+        assert world.clock() - began_at < 0.1
+        assert world.candidate.election is not None
+
+    in_world(tmp_path, scenario)
+
+
+def test_the_others_let_the_choice_of_an_operator_begin_first_however_late_it_sees_the_row(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2, 3)
+        await world.change(operators_choice(3))
+        world.candidate.saw(await world.membership.refresh())
+        # Replica 3 sees the row up to a second later, and has confirmed a frame of replica 1 just before.
+        waited_s = await world.due_in()
+        assert waited_s is not None
+        assert waited_s > 1.0 + 2.2 + 2.0
+        await world.change(lambda row: begun(row, 3, epoch=2))
+        await world.candidate.stand()
+        assert (world.membership.row.master, world.candidate.election) == (3, None)
+        assert await world.due_in() == 2.2  # the time until its first frame
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_set_without_a_master_waits_for_an_earlier_one_that_may_serve(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2, 3)
+        world.candidate.confirms()
+        await world.change(operators_choice(3))
+        await world.change(lambda row: started(row, 3, "h3:1", clean=False))
+        row = await world.membership.refresh()
+        assert (row.master, row.in_sync) == (NO_MASTER, (2,))
+        world.candidate.saw(row)
+        assert await world.due_in() == 2.2
 
     in_world(tmp_path, scenario)
 
@@ -212,11 +277,27 @@ def test_a_replica_that_was_elected_does_not_begin_if_another_one_is_the_master_
     async def scenario(world: World) -> None:
         await world.begin(1, 2, 3)
         world.candidate.confirms()
-        await world.change(lambda row: replace(row, master=2, epoch=2, in_sync=(2, 3)))
+        await world.change(operators_choice(2))
         await world.membership.refresh()
-        await world.change(lambda row: replace(row, master=3, epoch=3, in_sync=(3,)))
+        await world.change(operators_choice(3))
         await world.candidate.wait_free()
         assert world.candidate.election is None
         assert (world.membership.row.master, world.membership.row.epoch) == (3, 3)
+
+    in_world(tmp_path, scenario)
+
+
+def test_a_replica_that_an_operator_elected_twice_waits_for_the_second_row(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.begin(1, 2, 3)
+        await world.change(operators_choice(2))
+        await world.membership.refresh()
+        await world.change(operators_choice(3))
+        await world.change(operators_choice(2))
+        await world.candidate.wait_free()
+        assert world.candidate.election is None
+        await world.candidate.wait_free()
+        assert world.membership.row.has_settled
+        assert world.candidate.election is not None
 
     in_world(tmp_path, scenario)
