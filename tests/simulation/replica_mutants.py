@@ -128,6 +128,20 @@ REPLICA_MUTANTS = (
         shown=("two-masters",),
     ),
     _of_sets(
+        name="election-looks-like-a-handover",
+        file="replica/sets.py",
+        old="stopped_epoch = _stopped_with(row) if row.master == NO_MASTER else row.stopped_epoch",
+        new="stopped_epoch = row.epoch",
+        shown=("two-masters", "deposed-answer", "double-owner"),
+    ),
+    _of_sets(
+        name="start-settles-an-election",
+        file="replica/sets.py",
+        old="return row.epoch if row.has_settled else row.stopped_epoch",
+        new="return row.epoch",
+        shown=("two-masters", "deposed-answer", "double-owner"),
+    ),
+    _of_sets(
         name="answered-without-a-lease",
         text=MASTER_IS_STOPPED,
         file="replica/stream/sender.py",

@@ -43,6 +43,15 @@ def elections(cluster: SimulatedCluster) -> list[str]:
     return [event.detail for event in cluster.events_of(EventKind.MASTER_ELECTED)]
 
 
+async def elect_beside(cluster: SimulatedCluster, number: int) -> None:
+    """An operator who does not reach the master elects a replica."""
+
+    async def away(_: str) -> bool:
+        return False
+
+    await elect(cluster.register, "broker-a", number, accept_loss=False, answers=away)
+
+
 @pytest.mark.parametrize(("options", "bound_s"), [(PAIR, 3.0), (FAST_PAIR, 0.6)], ids=["auto", "fast"])
 def test_after_a_kill_of_the_master_sends_go_on_soon_and_nothing_is_lost_and_no_queue_moves(
     simulate: Simulate, options: dict[str, Any], bound_s: float
@@ -167,13 +176,10 @@ def test_a_replica_that_an_operator_elects_waits_until_the_lease_of_a_master_tha
         mastering = old.running.mastering
         assert mastering is not None
 
-        async def away(_: str) -> bool:
-            return False
-
         old.to_register.down = True
         with cluster.simulation.network.stall(old.host):
             await anyio.sleep(0.1)
-            await elect(cluster.register, "broker-a", 2, accept_loss=False, answers=away)
+            await elect_beside(cluster, 2)
             began_at = anyio.current_time()
             while the_set(cluster).master is old:  # noqa: ASYNC110 - virtual time costs nothing
                 await anyio.sleep(0.01)
@@ -211,3 +217,68 @@ def test_a_set_whose_master_does_not_return_after_a_stop_of_all_elects_another_o
         assert await stored(cluster) == sorted(b"%d" % number for number in range(5))
 
     simulate(scenario, **PAIR)
+
+
+def test_an_elected_replica_that_starts_again_waits_for_the_lease_of_the_old_master_too(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await pair_with_topic(cluster)
+        old, elected = (cluster.replicas[f"broker-a-{each}"] for each in (1, 2))
+        mastering = old.running.mastering
+        assert mastering is not None
+        old.to_register.down = True  # it serves as long as its lease
+        await elect_beside(cluster, 2)
+        await elected.crash()
+        await elected.start()
+        while the_set(cluster).master is old:  # noqa: ASYNC110 - virtual time costs nothing
+            await anyio.sleep(0.01)
+        assert not mastering.sender.may_serve()
+        assert (await row_of(cluster)).epoch == 3
+        old.to_register.down = False
+        await wait_in_sync(cluster, 1, 2)
+        await old.crash()
+        await elected.crash()
+        began_at = anyio.current_time()
+        await elected.start()
+        await wait_master(cluster, 2)
+        assert anyio.current_time() - began_at < 0.5  # it has begun before, so the old master has stopped
+
+    simulate(scenario, brokers=1, copies=2)
+
+
+def test_a_handover_whose_last_frame_is_lost_takes_no_longer_than_any_other(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await pair_with_topic(cluster)
+        old = cluster.replicas["broker-a-1"]
+        mastering = old.running.mastering
+        assert mastering is not None
+        monkeypatch.setattr(mastering.sender, "announce_handover", lambda row: None)
+        gaps: list[float] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def send() -> None:
+                gaps.append(await send_for(cluster, producer, 5.0))
+
+            tasks.start_soon(send)
+            await anyio.sleep(1.0)
+            await old.stop()
+        assert gaps[0] < 0.6
+        assert elections(cluster)[-1].endswith("handover")
+
+    simulate(scenario, **PAIR)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_other_replica_overrules_the_choice_of_an_operator(simulate: Simulate, seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await wait_in_sync(cluster, 1, 2, 3)
+        cluster.replicas["broker-a-3"].to_register.delay_s = 0.3  # it sees the row later than the others do
+        await anyio.sleep(0.1 + 0.3 * seed)
+        await elect_beside(cluster, 3)
+        await anyio.sleep(8.0)
+        row = await row_of(cluster)
+        assert (row.master, row.epoch, row.has_settled) == (3, 2, True)
+        assert len(elections(cluster)) == 2
+
+    simulate(scenario, brokers=1, copies=3, set_options={"elect": Elect.AUTO}, seed=seed)

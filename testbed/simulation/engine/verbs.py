@@ -55,6 +55,7 @@ VERBS: dict[str, Verb] = {
     "crash_at_change": Verb(who=BROKERS, needs=("n",)),
     "hand_over": Verb(who=(REPLICA,)),
     "elect": Verb(who=(REPLICA,)),
+    "elect_beside": Verb(who=(REPLICA,)),
     "freeze_master": Verb(who=(REPLICA,), may=("for_s",)),
     "pause_vm": Verb(who=(REPLICA,), may=("for_s",)),
     "put_back": Verb(who=(REPLICA,), may=("for_s",)),

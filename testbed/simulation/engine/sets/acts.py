@@ -79,10 +79,19 @@ class SetActs:
 
     async def elect(self, step: Step) -> bool:
         """An operator makes this replica the master, if it is in sync and the master does not answer."""
+        return await self._elect(step, partial(master_answers, rng=Random(f"operator {self._cluster.simulation.seed}")))
+
+    async def elect_beside(self, step: Step) -> bool:
+        """An operator who does not reach the master makes this replica the master, if it is in sync."""
+
+        async def is_away(_: str) -> bool:
+            return False
+
+        return await self._elect(step, is_away)
+
+    async def _elect(self, step: Step, answers: Callable[[str], Awaitable[bool]]) -> bool:
         found, _, replica_id = self._replica_at(step.who)
-        simulation = self._cluster.simulation
-        answers = partial(master_answers, rng=Random(f"operator {simulation.seed}"))
-        with simulation.on_host("operator"):
+        with self._cluster.simulation.on_host("operator"):
             await elect(self._cluster.register, found.name, replica_id, accept_loss=False, answers=answers)
         return True
 

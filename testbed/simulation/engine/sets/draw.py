@@ -32,8 +32,18 @@ def hand_over(d: Drawing) -> list[Step]:
 
 
 def elect(d: Drawing) -> list[Step]:
-    """A replica is lost or hangs, and an operator elects another one; the first one returns later."""
+    """A replica is lost or hangs, and an operator elects another one; the first one returns later.
+
+    Or the operator does not reach a master that serves; the register or the elected replica may fail, too.
+    """
     who, other = d.chance.sample(d.brokers, 2)
+    if d.chance.random() < 0.3:
+        beside = [d.step("elect_beside", other)]
+        if d.chance.random() < 0.5:
+            beside.append(d.step("cut_register", who, for_s=d.seconds(5.0)))
+        if d.chance.random() < 0.5:
+            beside += [d.step("crash", other), d.step("start", other, after_s=d.seconds(1.0))]
+        return beside
     elected = d.step("elect", other, after_s=d.seconds(2.0))
     if d.chance.random() < 0.4:
         return [d.step("pause", who, for_s=4.0 + d.seconds(8.0)), elected]
