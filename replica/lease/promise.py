@@ -6,8 +6,8 @@ by its own clock. A replica that starts may have given a promise before its rest
     started at 0                                       may stand at 2.2 with a lease of 2 s
     confirms a frame at 5.0, then nothing comes        may stand at 7.2
     the master has handed over at 9.0, or has ended    may stand at 9.0
-    an operator has elected another one, seen at 9.0   may stand at 14.4: that one begins at 12.2 at the latest, as it
-                                                       sees the row within 1 s and then waits for its own promise
+    an operator has elected another one, seen at 9.0   may stand at 14.4: the elected replica begins at 12.2 at the
+                                                       latest, because it sees the row within 1 s and waits 2.2 s
 
 The register decides between two replicas that stand at the same time. So that this is rare, each waits for a time that
 depends on its rank: those that have everything that the master had go first, and among them the lowest id.
@@ -59,6 +59,11 @@ class Promise:
     def stands_at(self, lease_s: float) -> float:
         """When this replica may stand for election: a new master has had the time to begin, too."""
         return self.ends_at(lease_s) + (self._begins_in_s if self._released_at is None else 0.0)
+
+
+def length_s(lease_s: float) -> float:
+    """How long a promise holds, for a lease of that length."""
+    return GRACE * lease_s
 
 
 def rank_delay_s(replica_id: int, candidates: Sequence[int], *, lacks: bool) -> float:

@@ -25,8 +25,7 @@ import anyio
 from model.limits import LATE_S, READ_FIRST_S
 from model.quirks import Quirk
 from model.replica_set import NO_MASTER, ReplicaSet
-from replica.lease.master_lease import GRACE
-from replica.lease.promise import Promise, rank_delay_s
+from replica.lease.promise import Promise, length_s, rank_delay_s
 from replica.membership import POLL_S, Membership
 from replica.sets import begun, took_over
 
@@ -91,7 +90,7 @@ class Candidate:
         elif before is None or (before.epoch, before.stopped_epoch) != (row.epoch, row.stopped_epoch):
             self._cause = f"the lease of replica {row.master} was over" if has_master else "the set had no master"
             waits = has_master and not row.has_settled
-            self._promise.give(self._clock(), begins_in_s=POLL_S + GRACE * row.lease_ms / 1000 if waits else 0.0)
+            self._promise.give(self._clock(), begins_in_s=POLL_S + length_s(row.lease_ms / 1000) if waits else 0.0)
 
     def released(self, cause: str) -> None:
         """Record that the master no longer serves."""

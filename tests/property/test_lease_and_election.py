@@ -199,7 +199,7 @@ def steps(
                 yield from _starts(world, replica_id, one, looks=not starts_without_a_look)
 
 
-def nobody_serves(row: Row) -> bool:
+def is_without_master(row: Row) -> bool:
     return row.master == NO_MASTER and row.stored.has_settled
 
 
@@ -212,7 +212,7 @@ def _learns(world: World, replica_id: int, one: One) -> Iterator[World]:
         role = MASTER if one.role == WON or row.stored.has_settled else WAITS
         yield world.put(replica_id, One(role, row, one.promised))
     elif one.row.epoch != row.epoch:  # another master gets the time to begin
-        yield world.put(replica_id, One(FOLLOWS, row, OLD if nobody_serves(row) else 0))
+        yield world.put(replica_id, One(FOLLOWS, row, OLD if is_without_master(row) else 0))
     else:
         yield world.put(replica_id, one._replace(row=row))
 
@@ -273,7 +273,7 @@ def _starts(world: World, replica_id: int, one: One, *, looks: bool) -> Iterator
     """It was killed, and starts again: its promise is that of a new process."""
     row = world.row
     if row.master != replica_id:
-        yield world.put(replica_id, One(FOLLOWS, row, OLD if nobody_serves(row) else 0))
+        yield world.put(replica_id, One(FOLLOWS, row, OLD if is_without_master(row) else 0))
     elif row.epoch < 3:
         for clean in (True, False):
             changed = restarted(row, clean)
