@@ -6,8 +6,8 @@ by its own clock. A replica that starts may have given a promise before its rest
     started at 0                                       may stand at 2.2 with a lease of 2 s
     confirms a frame at 5.0, then nothing comes        may stand at 7.2
     the master has handed over at 9.0, or has ended    may stand at 9.0
-    an operator has elected another one, seen at 9.0   may stand at 14.4: the elected replica begins at 12.2 at the
-                                                       latest, because it sees the row within 1 s and waits 2.2 s
+    an operator has elected another one, seen at 9.0   may stand at 14.4: the elected replica begins by 12.2, as
+                                                       it sees the row within 1 s and then waits 2.2 s
 
 The register decides between two replicas that stand at the same time. So that this is rare, each waits for a time that
 depends on its rank: those that have everything that the master had go first, and among them the lowest id.
