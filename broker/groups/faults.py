@@ -23,7 +23,7 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
     """Create the hook that injects faults into the connections of a running broker."""
 
     def client_of(connection: Connection) -> tuple[str, tuple[str, ...]]:
-        client = groups.clients.get(connection.number)
+        _, client = groups.client_on(connection)
         if client is None:
             return "", ()
         consumers = client.heartbeat.consumers if client.heartbeat is not None else ()

@@ -97,7 +97,7 @@ class GroupHandlers(Feature):
         fingerprint = request.header.get("fingerprint")
         if request.body or fingerprint is None:
             return HeartbeatData.from_wire(unpacked(request.body))
-        client = self._groups.clients.get(connection.number)
+        _, client = self._groups.client_on(connection)
         return client.heartbeat if client is not None and client.fingerprint == fingerprint else None
 
     def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:

@@ -20,6 +20,7 @@ from broker.groups.owners import MemberOwners
 from broker.groups.table import GroupTable
 from broker.groups.watch import GroupWatch
 from model.events import EventKind
+from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.heartbeat import ConsumerData, HeartbeatData
 from model.quirks import Quirk
 from remoting.connection import Connection
@@ -52,7 +53,10 @@ class Client(NamedTuple):
 
 
 class Groups(Feature):
-    """The groups of one broker: `table` to look groups and members up, and `clients` by connection number.
+    """The groups of one broker: `table` to look groups and members up, and `clients` by number.
+
+    The number of a client is that of its connection. Clients of RocketMQ 5 in one process may share a connection: the
+    first one has its number, and the others have negative ones.
 
     Members of an earlier run stay listed for `restore_grace_s` without coming back. `versions_ahead`: how far the
     versions of groups are raised at the start, because an earlier master may have used more than are stored here.
@@ -63,7 +67,10 @@ class Groups(Feature):
         self.watch = GroupWatch(core)
         self._owners = MemberOwners(core.metadata, is_kept=core.has_access_control)
         self.clients: dict[int, Client] = {}
-        # Producer group -> numbers of the connections that answer its checks, a dict as an ordered set.
+        # Connection number -> client id -> number of the client, the last one to send a heartbeat at the end.
+        self._numbers: dict[int, dict[str, int]] = {}
+        self._last_number = 0
+        # Producer group -> numbers of the clients that answer its checks, a dict as an ordered set.
         self.checkers: dict[str, dict[int, None]] = {}
         self._core = core
         core.metadata.add_tables(_SCHEMA)
@@ -141,8 +148,8 @@ class Groups(Feature):
         self.watch.report_disagreement(info, cause)
 
     def record_producer_groups(self, client: Client) -> None:
-        """Record the producer groups in a heartbeat of a connection."""
-        number = client.connection.number
+        """Record the producer groups in a heartbeat of a client; other clients of its connection keep theirs."""
+        number = self._number_for(client)
         known = self.clients.get(number)
         self.clients[number] = client
         before = known.checkers if known is not None else ()
@@ -153,10 +160,44 @@ class Groups(Feature):
             for group in client.checkers:
                 self._core.features.producer_joined(group)
 
+    def _number_for(self, client: Client) -> int:
+        """The number of a client; of too many clients of a connection, that with the oldest heartbeat is forgotten."""
+        connection = client.connection.number
+        numbers = self._numbers.setdefault(connection, {})
+        number = numbers.pop(client.client_id, None)
+        if number is None:
+            number = connection
+            if numbers:
+                self._last_number -= 1
+                number = self._last_number
+            if len(numbers) >= MAX_GRPC_CLIENTS:  # the first one stays: others look the connection up by its number
+                oldest = next(each for each, of in numbers.items() if of != connection)
+                self._forget_client(numbers.pop(oldest))
+        numbers[client.client_id] = number
+        return number
+
+    def client_on(self, connection: Connection, client_id: str | None = None) -> tuple[int, Client | None]:
+        """The client with an id on a connection, and its number; without an id that of the last heartbeat.
+
+        Before its first heartbeat a client has the number of its connection.
+        """
+        numbers = self._numbers.get(connection.number)
+        if numbers is None:
+            return connection.number, None
+        if client_id is not None and client_id not in numbers:
+            return connection.number, None
+        number = next(reversed(numbers.values())) if client_id is None else numbers[client_id]
+        return number, self.clients[number]
+
     def forget_heartbeat(self, connection: Connection) -> None:
         """Forget a refused heartbeat, but not its sender: the next one must be complete, not a fingerprint alone."""
-        number = connection.number
-        self.clients[number] = self.clients[number]._replace(heartbeat=None, fingerprint=None)
+        for number in self._numbers[connection.number].values():
+            self.clients[number] = self.clients[number]._replace(heartbeat=None, fingerprint=None)
+
+    def _forget_client(self, number: int) -> None:
+        client = self.clients.pop(number, None)
+        if client is not None:
+            self._forget_checkers(number, client.checkers)
 
     def _forget_checkers(self, number: int, groups: tuple[str, ...]) -> None:
         for group in groups:
@@ -180,9 +221,8 @@ class Groups(Feature):
 
     def connection_closed(self, connection: Connection) -> None:
         """Begin the grace period of the members behind a connection: they leave unless they reconnect in time."""
-        client = self.clients.pop(connection.number, None)
-        if client is not None:
-            self._forget_checkers(connection.number, client.checkers)
+        for number in self._numbers.pop(connection.number, {}).values():
+            self._forget_client(number)
         now = self._core.loop.time()
         if self.table.connection_closed(connection.number, now):
             self._core.driver.wake_by(self.table.next_deadline())

@@ -121,7 +121,8 @@ class TransactionChecks(Feature):
             client = self._groups.clients[number]
             if unanswered.get(number, 0) >= MAX_WAITING_CHECKS:
                 continue  # it would drop the check, and that would count
-            if client.connection.notify(RequestCode.CHECK_TRANSACTION_STATE, header, message.payload):
+            asked = {**header, "client_id": client.client_id}
+            if client.connection.notify(RequestCode.CHECK_TRANSACTION_STATE, asked, message.payload):
                 unanswered[number] = unanswered.get(number, 0) + 1
                 self._core.emit(
                     EventKind.TRANSACTION_CHECKED,

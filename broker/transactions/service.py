@@ -14,7 +14,7 @@ import msgpack
 
 from broker.durability.answers import Written, answer
 from broker.feature import Core, Destination, Feature, NeededMessage
-from broker.groups.members import Groups
+from broker.groups.members import Client, Groups
 from broker.store.disk.errors import StoreError
 from broker.store.segments.index import LogKey
 from broker.store.segments.remains import remains_of
@@ -62,7 +62,7 @@ class Transactions(Feature):
         self._core = core
         self._topics = topics
         self._groups = groups
-        self.unanswered: dict[int, int] = {}  # number of a connection -> checks that it has not answered
+        self.unanswered: dict[int, int] = {}  # number of a client -> checks that it has not answered
         self.ended = dict.fromkeys(_EVENTS, 0)  # how many in this run
         self._dropped = LogLines()
 
@@ -146,13 +146,14 @@ class Transactions(Feature):
         sharer = sharer_of(connection.owner)
         self.table.check_room(len(rows), sharer)
         core, options = self._core, self.table.options
+        number, client = self._groups.client_on(connection, request.header.get("client_id"))
         (topic, queue_id), *others = queues
         cause = core.emit(
             EventKind.HALF_STORED,
             group=group,
             topic=topic,
             queue_id=-1 if others else queue_id,
-            client=self._client_of(connection),
+            client=_id_of(client),
             offset=self.log.next_offset,
             n=len(rows),
         )
@@ -166,7 +167,7 @@ class Transactions(Feature):
         def written(failure: RlabError | None) -> None:
             self.table.shares.remove(sharer.number, len(rows))
             if failure is None:
-                half = OpenHalf(group, cause, connection.number, born, born, sharer=sharer.number)
+                half = OpenHalf(group, cause, number, born, born, sharer=sharer.number)
                 self._opened(first, half, waits_s)
             answer(connection, request, failure, {"offset": first})
 
@@ -181,10 +182,6 @@ class Transactions(Feature):
                 self.table.add(offset, replace(like, due=like.born + wait_s))
         self._core.driver.wake_by(like.born + min(waits_s))
         self.log.progressed()
-
-    def _client_of(self, connection: Connection) -> str:
-        client = self._groups.clients.get(connection.number)
-        return "" if client is None else client.client_id
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -216,10 +213,11 @@ class Transactions(Feature):
             else:
                 outcomes.append(EndOutcome.DONE)
                 ending.setdefault(state, {})[offset] = half
-        reason, client = "producer", self._client_of(connection)
+        number, sender = self._groups.client_on(connection, request.header.get("client_id"))
+        reason, client = "producer", _id_of(sender)
         if request.header.get("from_check"):
             reason = "check"
-            self.unanswered[connection.number] = max(0, self.unanswered.get(connection.number, 0) - len(rows))
+            self.unanswered[number] = max(0, self.unanswered.get(number, 0) - len(rows))
         if rolled_back := ending.get(TransactionState.ROLLBACK):
             self.drop(MarkKind.ROLLED_BACK, list(rolled_back.items()), reason, client)
         lost: frozenset[int] = frozenset()
@@ -298,6 +296,10 @@ class Transactions(Feature):
             self.log.progressed()
 
         return written
+
+
+def _id_of(client: Client | None) -> str:
+    return "" if client is None else client.client_id
 
 
 def _do_nothing(failure: RlabError | None) -> None:

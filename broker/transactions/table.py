@@ -75,7 +75,7 @@ class OpenHalf:
 
     group: str
     cause: str
-    connection: int  # number of the connection that sent it, 0 if that was to an earlier run
+    client: int  # number of the client that sent it, 0 if that was to an earlier run
     born: float
     due: float
     checks: int = 0
@@ -84,12 +84,12 @@ class OpenHalf:
 
 
 def producers_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
-    """Return the connections of a group's producers, in the order in which they are to be tried for the next check.
+    """Return the numbers of a group's producers, in the order in which they are to be tried for the next check.
 
     The producer that sent the message comes first, because it knows whether its local transaction still runs. Each
     further check begins with the next producer.
     """
-    first = producers.index(half.connection) if half.connection in producers else offset % len(producers)
+    first = producers.index(half.client) if half.client in producers else offset % len(producers)
     turn = (first + half.checks) % len(producers)
     return [*producers[turn:], *producers[:turn]]
 

@@ -10,6 +10,9 @@ from remoting.wire.field import CAUSE, QUEUE, TOPIC, Effect, Field, Noun, Reques
 
 _GROUP = Field("group", str, "producer group", noun=Noun.GROUP)
 _MEMBER = _GROUP.requires(Right.MEMBER)
+_SENDER = Field(
+    "client_id", str, "the sender, if several clients share its connection", required=False, noun=Noun.CLIENT
+).requires(Right.OWN)
 _IN_GROUP = "the broker looks for it in the group, to which the request takes a right"
 _HALF = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
 _STATE = Field("state", int, "0 unknown, 8 commit, 12 rollback")
@@ -18,7 +21,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_HALF_MESSAGE: RequestSchema(
         "producer -> broker",
         "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
-        (_MEMBER,),
+        (_MEMBER, _SENDER),
         rows=(
             Field("topic", str, "where a commit publishes it", noun=Noun.TOPIC).requires(Right.PRODUCE),
             Field("queue_id", int, "queue of that topic on this broker", minimum=0),
@@ -44,6 +47,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             _MEMBER,
             Field("from_check", bool, "whether it answers checks", required=False),
+            _SENDER,
         ),
         rows=(
             replace(_HALF, noun=Noun.TRANSACTION).freely(_IN_GROUP),
@@ -60,7 +64,10 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "broker -> producer, one-way",
         "This half message was not ended in time: what became of its transaction? The producer answers by "
         "END_TRANSACTION.",
-        (_GROUP, TOPIC, QUEUE, _HALF, Field("n", int, "number of this check, from 1", minimum=1), CAUSE),
+        (
+            *(_GROUP, TOPIC, QUEUE, _HALF, Field("n", int, "number of this check, from 1", minimum=1), CAUSE),
+            Field("client_id", str, "the producer that is asked", required=False, noun=Noun.CLIENT),
+        ),
         body="payload (see `model/message.py`)",
     ),
     RequestCode.GET_ALL_PRODUCER_INFO: RequestSchema(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from remoting.request_code import RequestCode
 from rocketmq.edge import ServerFacts
-from rocketmq.grpc import acking, joining, receiving, routes, sending
-from rocketmq.grpc.edge import GrpcDialect, Rpc
+from rocketmq.grpc import acking, joining, receiving, routes, sending, transactions
+from rocketmq.grpc.edge import TELEMETRY, GrpcDialect, Notifier, Rpc
 
 _NAME_SERVER_RPCS = {"QueryRoute": Rpc(routes.query_name_server, "QueryRouteRequest", "QueryRouteResponse")}
 _BROKER_RPCS = {
     "QueryRoute": Rpc(routes.query_broker, "QueryRouteRequest", "QueryRouteResponse"),
-    "Telemetry": Rpc(joining.telemetry, "TelemetryCommand", "TelemetryCommand", is_stream=True),
+    TELEMETRY: Rpc(
+        joining.telemetry, "TelemetryCommand", "TelemetryCommand", is_stream=True, ended=joining.stream_ended
+    ),
     "Heartbeat": Rpc(joining.heartbeat, "HeartbeatRequest", "HeartbeatResponse"),
     "NotifyClientTermination": Rpc(
         joining.notify_client_termination, "NotifyClientTerminationRequest", "NotifyClientTerminationResponse"
     ),
     "SendMessage": Rpc(sending.send, "SendMessageRequest", "SendMessageResponse"),
+    "EndTransaction": Rpc(transactions.end, "EndTransactionRequest", "EndTransactionResponse"),
     "QueryAssignment": Rpc(receiving.query_assignment, "QueryAssignmentRequest", "QueryAssignmentResponse"),
     "ReceiveMessage": Rpc(receiving.receive, "ReceiveMessageRequest", "ReceiveMessageResponse"),
     "AckMessage": Rpc(acking.acknowledge, "AckMessageRequest", "AckMessageResponse"),
@@ -26,6 +30,10 @@ _BROKER_RPCS = {
     ),
 }
 
+_BROKER_NOTIFIERS: dict[int, Notifier] = {
+    RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
+}
+
 
 def name_server_grpc(facts: ServerFacts) -> GrpcDialect:
     """RocketMQ's gRPC protocol as a name server accepts it."""
@@ -34,4 +42,4 @@ def name_server_grpc(facts: ServerFacts) -> GrpcDialect:
 
 def broker_grpc(facts: ServerFacts) -> GrpcDialect:
     """RocketMQ's gRPC protocol as a broker accepts it."""
-    return GrpcDialect(facts, _BROKER_RPCS, f"a broker serves {', '.join(_BROKER_RPCS)}")
+    return GrpcDialect(facts, _BROKER_RPCS, f"a broker serves {', '.join(_BROKER_RPCS)}", _BROKER_NOTIFIERS)

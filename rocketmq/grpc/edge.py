@@ -9,14 +9,15 @@ No call depends on an earlier one, because a server that was restarted does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from model.errors import ProtocolError, RlabError
+from model.errors import ConsumerNotOnline, ProtocolError, RlabError
 from model.grpc_limits import MAX_GRPC_CLIENTS
+from model.limits import MAX_GROUPS_OF_CLIENT
 from model.response_code import ResponseCode
 from model.subscription import Expression
 from remoting.codec import Peer
@@ -57,16 +58,26 @@ class OwnOpaque(int):
 _OWN_OPAQUE = OwnOpaque(0)
 Subscriptions = dict[str, dict[str, Expression]]
 """Group -> topic -> filter, of one client."""
+TELEMETRY = "Telemetry"
+"""The RPC whose stream is open as long as its client runs."""
 
 
 @dataclass(slots=True)
 class GrpcConnection:
-    """One connection, as translators need it: its server, its peer, and what each client reads in `groups`."""
+    """One connection, as translators need it: its server, its peer, and its clients.
+
+    Attributes:
+        calls: returns the calls that are not answered yet.
+        groups: client id -> what a consumer reads.
+        producers: client id -> the topics of a producer, a dict as an ordered set.
+    """
 
     facts: ServerFacts
     peer: Peer
+    calls: Callable[[], Iterable[GrpcCall]]
     picked_queues: int = 0
     groups: dict[str, Subscriptions] = field(default_factory=dict)
+    producers: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def record_subscriptions(self, call: GrpcCall, group: str, topics: Mapping[str, Expression]) -> None:
         """Remember what the client of a call reads, for its heartbeats; of too many clients the oldest is forgotten."""
@@ -75,6 +86,23 @@ class GrpcConnection:
         of_client.setdefault(group, {}).update(topics)
         while len(self.groups) > MAX_GRPC_CLIENTS:
             del self.groups[next(iter(self.groups))]
+
+    def record_topics(self, client_id: str, topics: Iterable[str]) -> None:
+        """Remember the topics of a producer; beyond a limit the oldest ones are forgotten, and the oldest producer."""
+        known = self.producers.setdefault(client_id, {})
+        known.update(dict.fromkeys(topics))
+        while len(known) > MAX_GROUPS_OF_CLIENT:
+            del known[next(iter(known))]
+        while len(self.producers) > MAX_GRPC_CLIENTS:
+            del self.producers[next(iter(self.producers))]
+
+    def stream_of(self, client_id: str) -> GrpcCall | None:
+        """The newest open stream over which commands reach a client; None without one."""
+        found = None
+        for call in self.calls():
+            if call.method == TELEMETRY and call.metadata.get("x-mq-client-id") == client_id:
+                found = call
+        return found
 
     def own_request(self, code: RequestCode, header: dict[str, Any], body: bytes | None = None) -> Command:
         """A request of the edge itself; its answer is dropped."""
@@ -90,36 +118,44 @@ class GrpcConnection:
         return f"{self.peer.local_host}:{self.peer.local_port}"
 
 
-Translator = Callable[[GrpcConnection, GrpcCall, Any], "GrpcRequest | list[Any]"]
-"""Translates the message of a call, or answers it at once.
+Translator = Callable[[GrpcConnection, GrpcCall, Any], "GrpcRequest | Command | list[Any]"]
+"""Translates the message of a call, or answers it at once. A command is the answer of a client to a request of ours.
 
 Raises:
     GrpcRefused, RlabError: the call is refused, and the answer has the result.
+"""
+Notifier = Callable[[GrpcConnection, int, Mapping[str, Any], bytes | None], Any]
+"""Translates a request of this server to a client: from opaque number, header and body to the command of the stream.
+
+None if the edge has answered it itself.
 """
 
 
 class Rpc(NamedTuple):
     """One RPC: its translator, the names of its message and of its answer, and whether it is a stream.
 
-    A stream stays open until its client ends it.
+    A stream stays open until its client ends or resets it; then `ended` is called.
     """
 
     translate: Translator
     request: str
     response: str
     is_stream: bool = False
+    ended: Callable[[GrpcConnection, GrpcCall], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcDialect:
     """RocketMQ's gRPC protocol for one server: its RPCs by name.
 
-    `unimplemented_hint` is the end of the error message for an unknown RPC.
+    `unimplemented_hint` is the end of the error message for an unknown RPC; `notifiers` translate what the server asks
+    its clients.
     """
 
     facts: ServerFacts
     rpcs: Mapping[str, Rpc]
     unimplemented_hint: str
+    notifiers: Mapping[int, Notifier] = field(default_factory=dict)
     check: Check | None = None  # with access control: checks that each call is signed
 
     def with_check(self, check: Check) -> GrpcDialect:
@@ -151,8 +187,8 @@ class GrpcEdge:
         self.error: ProtocolError | None = None
         self._dialect = dialect
         self._peer = peer
-        self._connection = GrpcConnection(dialect.facts, peer)
         self._http2 = Http2(None if dialect.check is None else self._check_headers)
+        self._connection = GrpcConnection(dialect.facts, peer, lambda: self._http2.calls)
         self._opaque = 0
 
     # --- decoding ----------------------------------------------------------------------------------------------------
@@ -201,6 +237,7 @@ class GrpcEdge:
 
     def _on_call_event(self, kind: CallEvent, call: GrpcCall) -> Command | None:
         if kind is CallEvent.CANCELLED:
+            self._stream_ended(call)
             opaque = call.opaque
             if isinstance(opaque, GrpcOpaque) and opaque.request.cancel is not None:
                 return opaque.request.cancel(int(opaque))
@@ -215,11 +252,17 @@ class GrpcEdge:
             return self._translate(call, rpc) if rpc.is_stream else None
         if rpc.is_stream:
             self._http2.send(call, (), end=True)
+            self._stream_ended(call)
             return None
         if call.messages != 1:
             self._http2.fail(call, INTERNAL, f"{call.method} takes one message, and {call.messages} came")
             return None
         return self._translate(call, rpc)
+
+    def _stream_ended(self, call: GrpcCall) -> None:
+        rpc = self._dialect.rpcs.get(call.method)
+        if rpc is not None and rpc.ended is not None:
+            rpc.ended(self._connection, call)
 
     def _translate(self, call: GrpcCall, rpc: Rpc) -> Command | None:
         try:
@@ -235,6 +278,8 @@ class GrpcEdge:
             translated = [MESSAGES[rpc.response](status=status(error.code, str(error)))]
         except RlabError as error:
             translated = [MESSAGES[rpc.response](status=status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))]
+        if isinstance(translated, Command):
+            return translated
         if not isinstance(translated, GrpcRequest):
             self._http2.send(call, [each.SerializeToString() for each in translated], end=not rpc.is_stream)
             return None
@@ -249,7 +294,7 @@ class GrpcEdge:
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
         """See `remoting.codec.Codec`. A command without a form in this protocol becomes zero bytes."""
         if flags != RESPONSE:
-            return b""
+            return self._encode_pushed(flags, code, opaque, header, body)
         if isinstance(opaque, OwnOpaque):
             return b""
         if not isinstance(opaque, GrpcOpaque):
@@ -265,8 +310,31 @@ class GrpcEdge:
             return b""
         else:
             answer = request.answer(dict(header), body, code)
+        return self._sent(call, answer, end=not opaque.rpc.is_stream)
+
+    def _encode_pushed(
+        self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None
+    ) -> bytes:
+        """Send a command that the server starts over the stream of its client.
+
+        Raises:
+            ConsumerNotOnline: a request, and its client has no open stream.
+        """
+        notifier = self._dialect.notifiers.get(code)
+        command = None if notifier is None else notifier(self._connection, opaque, header, body)
+        if command is None:
+            return b""
+        client_id = str(header.get("client_id"))
+        stream = self._connection.stream_of(client_id)
+        if stream is not None:
+            return self._sent(stream, [command], end=False)
+        if flags == REQUEST:
+            raise ConsumerNotOnline(f"{client_id!r} is connected, but has no open Telemetry stream to answer over")
+        return b""
+
+    def _sent(self, call: GrpcCall, messages: Iterable[Any], *, end: bool) -> bytes:
         try:
-            self._http2.send(call, [each.SerializeToString() for each in answer], end=not opaque.rpc.is_stream)
+            self._http2.send(call, [each.SerializeToString() for each in messages], end=end)
         except ProtocolError as error:
             self.error = error
             return self._http2.encode_goaway(str(error))

@@ -1,11 +1,14 @@
-"""Receipt handles of messages that were received over gRPC, as a text that clients pass back unread. Pure.
+"""Receipt handles of messages, and ids of transactions, as texts that clients of gRPC pass back unread. Pure.
 
-A handle contains everything that identifies the delivery. So no server has to remember it, and it stays valid after a
-restart:
+A receipt handle contains everything that identifies the delivery. So no server has to remember it, and it stays valid
+after a restart:
 
     version 1 B, queue id 4 B, offset 8 B, token 8 B, length of the broker's name 1 B, the name, the topic; as base64url
 
-The token is random: neither a guess nor the handle of an earlier delivery works.
+The token is random: neither a guess nor the handle of an earlier delivery works. The id of a transaction names the
+place of its half message, and the id of that message, which is checked, comes with it:
+
+    version 1 B, offset 8 B, the broker's name; as base64url
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from rocketmq.grpc.status import GrpcRefused
 
 _VERSION = 1
 _HEAD = struct.Struct(">BIQQB")
+_PLACE = struct.Struct(">BQ")
 _MAX_CHARS = 2 * (_HEAD.size + 8 * MAX_NAME_CHARS)
 
 
@@ -47,9 +51,7 @@ def parse_handle(text: str, broker: str) -> Handle:
         GrpcRefused: the text is not a handle, or it is of a message of another broker.
     """
     try:
-        if len(text) > _MAX_CHARS:
-            raise ValueError
-        data = b64decode(text, b"-_", validate=True)
+        data = _bytes_of(text)
         version, queue_id, offset, token, length = _HEAD.unpack_from(data)
         names = data[_HEAD.size :]
         handle = Handle(names[:length].decode(), names[length:].decode(), queue_id, offset, token)
@@ -61,3 +63,40 @@ def parse_handle(text: str, broker: str) -> Handle:
         text = f"the receipt handle is of a message of broker {handle.broker[:100]!r}, and this is {broker!r}"
         raise GrpcRefused(proto.INVALID_RECEIPT_HANDLE, text)
     return handle
+
+
+class TransactionId(NamedTuple):
+    """The half message of a transaction: the broker that stores it, and its offset there."""
+
+    broker: str
+    offset: int
+
+    def text(self) -> str:
+        """The form for clients."""
+        return urlsafe_b64encode(_PLACE.pack(_VERSION, self.offset) + self.broker.encode()).decode()
+
+
+def parse_transaction_id(text: str, broker: str) -> TransactionId:
+    """Read the id of a transaction at the broker with this name.
+
+    Raises:
+        GrpcRefused: the text is not such an id, or the transaction is one of another broker.
+    """
+    try:
+        data = _bytes_of(text)
+        version, offset = _PLACE.unpack_from(data)
+        found = TransactionId(data[_PLACE.size :].decode(), offset)
+        if version != _VERSION:
+            raise ValueError
+    except (ValueError, struct.error, Error):
+        raise GrpcRefused(proto.INVALID_TRANSACTION_ID, f"not the id of a transaction: {text[:100]!r}") from None
+    if found.broker != broker:
+        text = f"the transaction is one of broker {found.broker[:100]!r}, and this is {broker!r}"
+        raise GrpcRefused(proto.INVALID_TRANSACTION_ID, text)
+    return found
+
+
+def _bytes_of(text: str) -> bytes:
+    if len(text) > _MAX_CHARS:
+        raise ValueError
+    return b64decode(text, b"-_", validate=True)

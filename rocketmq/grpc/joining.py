@@ -5,19 +5,23 @@ RocketMQ: ClientActivity, GrpcClientSettingsManager.
 A client sends its settings over a stream that stays open as long as the client runs. The answer has settings that the
 client adopts: the number and the pauses of its retries, and the longest message. A consumer is a member of its group
 from its first heartbeat on, with the subscriptions of its settings, or, after a restart of the broker, of its last
-receives. The broker stores nothing about producers.
+receives. A producer answers checks of transactions, over the same stream.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
 
+from model.errors import InvalidParameter
 from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_POP_BATCH
 from model.message import retry_delay_ms
+from model.names import check_group
+from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
@@ -25,6 +29,7 @@ from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, to_duration
 from rocketmq.grpc.receiving import required_group, to_expression
+from rocketmq.grpc.sending import producer_heartbeat
 from rocketmq.grpc.status import GrpcRefused, status
 
 _SEND_ATTEMPTS, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, _PAUSE_FACTOR = 3, 10, 1_000, 2.0
@@ -57,7 +62,8 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
         backoff.multiplier = _PAUSE_FACTOR
         settings.publishing.topics.extend(client_settings.publishing.topics)
         settings.publishing.max_body_size, settings.publishing.validate_message_type = MAX_BODY_BYTES, True
-        return _answer_after_health_check(MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=settings))
+        topics = [each.name for each in client_settings.publishing.topics if _is_group_name(each.name)]
+        return _producer_settings(connection, client_id_of(call), topics, settings)
     _check_client_type(client_settings.client_type)
     group = required_group(client_settings.subscription.group)
     filters = {each.topic.name: to_expression(each.expression) for each in client_settings.subscription.subscriptions}
@@ -83,11 +89,11 @@ def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcR
 
     A consumer of which the edge knows no subscription yet joins with a later one: its next receive comes soon.
     """
-    response = MESSAGES["HeartbeatResponse"]
+    response, client_id = MESSAGES["HeartbeatResponse"], client_id_of(call)
     if request.client_type == proto.PRODUCER:
-        return _answer_after_health_check(response(status=status(proto.OK)))
+        return _answer_after_heartbeat(connection, client_id, response(status=status(proto.OK)))
     _check_client_type(request.client_type)
-    group, client_id = required_group(request.group), client_id_of(call)
+    group = required_group(request.group)
     filters = connection.groups.get(client_id, {}).get(group)
     if not filters:
         return _answer_after_health_check(response(status=status(proto.OK)))
@@ -109,10 +115,54 @@ def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcR
     return GrpcRequest(RequestCode.HEART_BEAT, {}, msgpack.packb(heartbeat_data.to_wire()), answer)
 
 
+def _producer_settings(connection: GrpcConnection, client_id: str, topics: Sequence[str], settings: Any) -> GrpcRequest:
+    """Make a producer a member of its producer groups, and answer with its settings.
+
+    A producer may have no right to a group, because only transactions take one. Then it joins a group only with its
+    first half message.
+    """
+    before = dict(connection.producers.get(client_id, {}))
+    connection.record_topics(client_id, topics)
+    command = MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=settings)
+    request = _answer_after_heartbeat(connection, client_id, command)
+
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        if code:
+            connection.producers[client_id] = before
+        return request.answer(answer_header, body, code)
+
+    return request._replace(answer=answer)
+
+
+def _answer_after_heartbeat(connection: GrpcConnection, client_id: str, message: Any) -> GrpcRequest:
+    """Answer a producer with a message, once the broker has its heartbeat; that also keeps its connection open."""
+
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        return [message]
+
+    body = producer_heartbeat(connection, client_id)
+    return GrpcRequest(RequestCode.HEART_BEAT, {}, body, answer, outcomes=(ResponseCode.NO_PERMISSION,))
+
+
+def stream_ended(connection: GrpcConnection, call: GrpcCall) -> None:
+    """Stop checks of transactions to a producer whose stream has ended, unless it has another one."""
+    client_id = call.metadata.get("x-mq-client-id", "")
+    if client_id in connection.producers:
+        connection.send_own_request(RequestCode.HEART_BEAT, {}, producer_heartbeat(connection, client_id))
+
+
+def _is_group_name(topic: str) -> bool:
+    try:
+        check_group(topic)
+    except InvalidParameter:
+        return False  # no half message can be sent to it
+    return True
+
+
 def _answer_after_health_check(message: Any) -> GrpcRequest:
     """Answer with a message once the server has answered a health check.
 
-    The check keeps the connection of an idle producer open: a connection without a request is closed after a while.
+    The check keeps the connection of a consumer open before its first receive: an idle connection is closed in time.
     """
 
     def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
@@ -130,7 +180,8 @@ def notify_client_termination(connection: GrpcConnection, call: GrpcCall, reques
         return [response(status=status(proto.OK))]
 
     if not request.group.name:
-        return _answer_after_health_check(response(status=status(proto.OK)))
+        connection.producers.pop(client_id, None)
+        return _answer_after_heartbeat(connection, client_id, response(status=status(proto.OK)))
     header = {"client_id": client_id, "groups": [request.group.name]}
     return GrpcRequest(RequestCode.UNREGISTER_CLIENT, header, None, answer)
 

@@ -45,7 +45,15 @@ Subscription: 1 group Resource, 2 subscriptions SubscriptionEntry*, 3 fifo bool,
 Metric: 1 on bool
 Settings: 1 client_type int32, 3 backoff_policy RetryPolicy, 4 request_timeout Duration, 5 publishing Publishing,
     6 subscription Subscription, 8 metric Metric
-TelemetryCommand: 1 status Status, 2 settings Settings
+ThreadStackTrace: 1 nonce string, 2 thread_stack_trace string
+VerifyMessageResult: 1 nonce string
+RecoverOrphanedTransactionCommand: 1 message Message, 2 transaction_id string
+PrintThreadStackTraceCommand: 1 nonce string
+VerifyMessageCommand: 1 nonce string, 2 message Message
+TelemetryCommand: 1 status Status, 2 settings Settings, 3 thread_stack_trace ThreadStackTrace,
+    4 verify_message_result VerifyMessageResult,
+    5 recover_orphaned_transaction_command RecoverOrphanedTransactionCommand,
+    6 print_thread_stack_trace_command PrintThreadStackTraceCommand, 7 verify_message_command VerifyMessageCommand
 QueryRouteRequest: 1 topic Resource, 2 endpoints Endpoints
 QueryRouteResponse: 1 status Status, 2 message_queues MessageQueue*
 SendMessageRequest: 1 messages Message*
@@ -68,6 +76,11 @@ ChangeInvisibleDurationResponse: 1 status Status, 2 receipt_handle string
 ForwardMessageToDeadLetterQueueRequest: 1 group Resource, 2 topic Resource, 3 receipt_handle string,
     4 message_id string, 5 delivery_attempt int32, 6 max_delivery_attempts int32
 ForwardMessageToDeadLetterQueueResponse: 1 status Status
+EndTransactionRequest: 1 topic Resource, 2 message_id string, 3 transaction_id string, 4 resolution int32,
+    5 source int32
+EndTransactionResponse: 1 status Status
+RecallMessageRequest: 1 topic Resource, 2 recall_handle string
+RecallMessageResponse: 1 status Status, 2 message_id string
 HeartbeatRequest: 1 group Resource, 2 client_type int32
 HeartbeatResponse: 1 status Status
 NotifyClientTerminationRequest: 1 group Resource
@@ -77,7 +90,7 @@ NotifyClientTerminationResponse: 1 status Status
 
 OK, MULTIPLE_RESULTS = 20_000, 30_000
 BAD_REQUEST, ILLEGAL_TOPIC, ILLEGAL_GROUP = 40_000, 40_002, 40_003
-ILLEGAL_MESSAGE_GROUP, ILLEGAL_PROPERTY_KEY, ILLEGAL_MESSAGE_ID = 40_006, 40_007, 40_009
+ILLEGAL_MESSAGE_GROUP, ILLEGAL_PROPERTY_KEY, INVALID_TRANSACTION_ID, ILLEGAL_MESSAGE_ID = 40_006, 40_007, 40_008, 40_009
 ILLEGAL_FILTER, ILLEGAL_INVISIBLE_TIME, ILLEGAL_DELIVERY_TIME, INVALID_RECEIPT_HANDLE = 40_010, 40_011, 40_012, 40_013
 CONFLICT_WITH_TYPE, UNRECOGNIZED_CLIENT_TYPE, MESSAGE_CORRUPTED, CLIENT_ID_REQUIRED = 40_014, 40_015, 40_016, 40_017
 UNAUTHORIZED, FORBIDDEN = 40_100, 40_300
@@ -85,10 +98,15 @@ NOT_FOUND, MESSAGE_NOT_FOUND, TOPIC_NOT_FOUND, GROUP_NOT_FOUND = 40_400, 40_401,
 BODY_TOO_LARGE, BODY_EMPTY, TOO_MANY_REQUESTS = 41_301, 41_302, 42_900
 INTERNAL_SERVER_ERROR, HA_NOT_AVAILABLE, NOT_IMPLEMENTED = 50_001, 50_002, 50_100
 PROXY_TIMEOUT, MASTER_TIMEOUT, SLAVE_TIMEOUT = 50_400, 50_401, 50_402
+FAILED_TO_CONSUME = 60_000
 """Results. RocketMQ: Code."""
 
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 """Types of messages. RocketMQ: MessageType."""
+COMMIT, ROLLBACK = 1, 2
+"""Ends of a transaction; any other number leaves it open. RocketMQ: TransactionResolution."""
+SERVER_CHECK = 2
+"""The end of a transaction that answers a check. RocketMQ: TransactionSource."""
 PRODUCER, PUSH_CONSUMER, SIMPLE_CONSUMER = 1, 2, 3
 """Types of clients. RocketMQ: ClientType."""
 READ, WRITE, READ_WRITE = 2, 3, 4

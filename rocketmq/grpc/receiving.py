@@ -137,9 +137,38 @@ def _translate_messages(
 def _message(
     connection: GrpcConnection, request_header: Mapping[str, Any], handle: Handle, record: StoredRecord, attempt: int
 ) -> Any:
-    """A stored message as clients read it; a payload that is not one of our messages is delivered as a body."""
-    found = message_of(record.payload, handle.topic)
-    body, properties, _, born_ms = found or (record.payload, {}, 0, record.stored_ms)
+    """A delivered message, with its handle."""
+    message = stored_message(
+        connection,
+        handle.topic,
+        request_header["topic"],
+        handle.queue_id,
+        record.queue_offset,
+        record.stored_ms,
+        record.payload,
+    )
+    system = message.system_properties
+    system.receipt_handle, system.delivery_attempt = handle.text(), attempt
+    system.invisible_duration.CopyFrom(to_duration(request_header["invisible_ms"]))
+    return message
+
+
+def stored_message(
+    connection: GrpcConnection, stored_in: str, topic: str, queue_id: int, offset: int, stored_ms: int, payload: bytes
+) -> Any:
+    """A stored message as clients read it; a payload that is not one of our messages is delivered as a body.
+
+    Args:
+        connection: the connection of the client.
+        stored_in: topic of the queue; the retry topic of a message that came from there.
+        topic: topic of the answer, unless the message names the one to which it was sent.
+        queue_id: queue of the message.
+        offset: its offset there.
+        stored_ms: when it was stored.
+        payload: the message.
+    """
+    found = message_of(payload, stored_in)
+    body, properties, _, born_ms = found or (payload, {}, 0, stored_ms)
     message_group = properties.get(MESSAGE_GROUP, "")
     system = MESSAGES["SystemProperties"](
         tag=properties.get(TAGS, ""),
@@ -152,18 +181,15 @@ def _message(
         body_encoding=proto.IDENTITY,
         message_type=proto.FIFO if message_group else proto.NORMAL,
         born_timestamp=to_timestamp(born_ms),
-        store_timestamp=to_timestamp(record.stored_ms),
+        store_timestamp=to_timestamp(stored_ms),
         store_host=connection.address,
-        receipt_handle=handle.text(),
-        queue_id=handle.queue_id,
-        queue_offset=record.queue_offset,
-        invisible_duration=to_duration(request_header["invisible_ms"]),
-        delivery_attempt=attempt,
+        queue_id=queue_id,
+        queue_offset=offset,
         message_group=message_group,
         trace_context=properties.get(TRACE_CONTEXT, ""),
     )
     return MESSAGES["Message"](
-        topic=MESSAGES["Resource"](name=properties.get(RETRY_TOPIC, request_header["topic"])),
+        topic=MESSAGES["Resource"](name=properties.get(RETRY_TOPIC, topic)),
         user_properties={name: value for name, value in properties.items() if name not in _SYSTEM_PROPERTIES},
         system_properties=system,
         body=body,

@@ -22,7 +22,7 @@ from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.status import GrpcRefused, status
 
 _ACCEPTED_TYPES = {
-    MessageType.MIXED: (proto.NORMAL, proto.FIFO, proto.DELAY),
+    MessageType.MIXED: (proto.NORMAL, proto.FIFO, proto.DELAY, proto.TRANSACTION),
     MessageType.NORMAL: (proto.NORMAL,),
     MessageType.FIFO: (proto.FIFO,),
     MessageType.DELAY: (proto.DELAY,),

@@ -14,12 +14,14 @@ from typing import Any
 import msgpack
 
 from model.errors import MessageIllegal
-from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from model.heartbeat import HeartbeatData
+from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_TRANSACTION_TIMEOUT_S
 from model.message import MAX_DELAY_MS, MESSAGE_GROUP, Message, check_message, encode_payload, tag_hash
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
-from rocketmq.grpc.edge import GrpcConnection, GrpcRequest
+from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
+from rocketmq.grpc.handles import TransactionId
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, duration_ms
 from rocketmq.grpc.routes import required_topic
@@ -69,6 +71,8 @@ def send(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReques
     topic_type = connection.facts.message_type(topic)
     for each in messages:
         _check_type(topic, topic_type, each.system_properties)
+    if messages[0].system_properties.message_type == proto.TRANSACTION:
+        return _send_halves(connection, call, topic, messages)
     ids = [each.system_properties.message_id for each in messages]
     payloads = [_payload(topic, each) for each in messages]
     hashes = [tag_hash(each.system_properties.tag) for each in messages]
@@ -83,6 +87,58 @@ def send(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReques
         raise GrpcRefused(proto.BAD_REQUEST, "a delayed message is sent by itself, not with others")
     rows = list(zip(queues, hashes, payloads, strict=True))
     return GrpcRequest(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), _answer_translator(ids))
+
+
+def _send_halves(connection: GrpcConnection, call: GrpcCall, topic: str, messages: Sequence[Any]) -> GrpcRequest:
+    """Translate the send of half messages, each of which has a transaction of its own."""
+    if any(each.system_properties.message_type != proto.TRANSACTION for each in messages):
+        raise GrpcRefused(proto.BAD_REQUEST, "messages with a transaction are sent by themselves, not with others")
+    client_id, broker = client_id_of(call), connection.facts.broker_name()
+    rows = []
+    for each in messages:
+        properties = each.system_properties
+        wait_ms = duration_ms(properties.orphaned_transaction_recovery_duration)
+        if wait_ms > MAX_TRANSACTION_TIMEOUT_S * 1000:
+            text = f"a transaction is checked within {MAX_TRANSACTION_TIMEOUT_S:.0f} s, not after {wait_ms} ms"
+            raise GrpcRefused(proto.BAD_REQUEST, text)
+        queue_id, hashed = _queue_id(connection, topic, ""), tag_hash(properties.tag)
+        rows.append([topic, queue_id, hashed, wait_ms if wait_ms > 0 else -1, _payload(topic, each)])
+
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        first = answer_header["offset"]
+        entries = [
+            MESSAGES["SendResultEntry"](
+                status=status(proto.OK),
+                message_id=each.system_properties.message_id,
+                transaction_id=TransactionId(broker, offset).text(),
+                offset=offset,
+            )
+            for offset, each in enumerate(messages, first)
+        ]
+        announce_producer(connection, client_id, topic)
+        return [MESSAGES["SendMessageResponse"](status=status(proto.OK), entries=entries)]
+
+    header = {"group": topic, "client_id": client_id}
+    return GrpcRequest(RequestCode.SEND_HALF_MESSAGE, header, msgpack.packb(rows), answer)
+
+
+def producer_heartbeat(connection: GrpcConnection, client_id: str) -> bytes:
+    """The heartbeat of a producer: it is in the producer group of each of its topics, whose name is that of the topic.
+
+    It answers checks as long as it has a stream over which they are sent.
+    """
+    topics = tuple(connection.producers.get(client_id, ()))
+    checkers = topics if connection.stream_of(client_id) is not None else ()
+    heartbeat_data = HeartbeatData(client_id=client_id, consumers=(), producer_groups=topics, checkers=checkers)
+    packed: bytes = msgpack.packb(heartbeat_data.to_wire())
+    return packed
+
+
+def announce_producer(connection: GrpcConnection, client_id: str, topic: str) -> None:
+    """Make the sender of a half message a member of the producer group, if it did not name the topic before."""
+    if topic not in connection.producers.get(client_id, ()):
+        connection.record_topics(client_id, (topic,))
+        connection.send_own_request(RequestCode.HEART_BEAT, {}, producer_heartbeat(connection, client_id))
 
 
 def _answer_translator(ids: Sequence[str]) -> Any:
@@ -147,14 +203,13 @@ def _payload(topic: str, sent: Any) -> bytes:
 def _check_type(topic: str, topic_type: MessageType, properties: Any) -> None:
     """Refuse a message whose type does not fit its properties, or its topic."""
     kind, is_delayed = properties.message_type, properties.HasField("delivery_timestamp")
-    if kind == proto.TRANSACTION:
-        raise GrpcRefused(proto.NOT_IMPLEMENTED, "transactions of gRPC clients are not served here")
-    if kind not in (proto.NORMAL, proto.FIFO, proto.DELAY):
+    if kind not in _TYPES.values():
+        names = ", ".join(each.name for each in _TYPES)
         raise GrpcRefused(
-            proto.CONFLICT_WITH_TYPE, f"the type {kind} of a message is not known here: NORMAL, FIFO and DELAY are"
+            proto.CONFLICT_WITH_TYPE, f"the type {kind} of a message is not known here: these are: {names}"
         )
     if (kind == proto.FIFO) != bool(properties.message_group) or (kind == proto.DELAY) != is_delayed:
-        text = "a FIFO message has a message group, a DELAY message a delivery time, and a NORMAL message neither"
+        text = "a FIFO message has a message group, a DELAY message a delivery time, and other messages neither"
         raise GrpcRefused(proto.CONFLICT_WITH_TYPE, text)
     if kind != _TYPES.get(topic_type, kind):
         hint = "send it to another topic, or change this one's type"

@@ -98,7 +98,7 @@ def only_the_sender_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         broker_checks,
         "producers_to_ask",
-        lambda producers, half, offset: [n for n in producers if n == half.connection],
+        lambda producers, half, offset: [n for n in producers if n == half.client],
     )
 
 

@@ -4,6 +4,8 @@
 
 const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
 
+const TransactionResolution = { COMMIT: 1, ROLLBACK: 2 }; // the client does not export it
+
 const [address, prefix, flag] = process.argv.slice(2);
 const WAIT_MS = 40_000;
 const all = new FilterExpression('*');
@@ -61,6 +63,30 @@ async function until(condition, text) {
   const end = Date.now() + WAIT_MS;
   while (!condition() && Date.now() < end) await pause(50);
   check(condition(), text());
+}
+
+/** A producer that answers checks of its topic, and keeps the bodies that it was asked about. */
+async function transactional(topic, resolution, asked) {
+  const sender = new Producer({
+    endpoints: address,
+    namespace: '',
+    topics: [topic],
+    checker: {
+      async check(half) {
+        asked.push(half.body.toString());
+        return resolution;
+      },
+    },
+  });
+  await sender.startup();
+  return sender;
+}
+
+/** A transaction whose half message is sent. */
+async function begun(sender, topic, body) {
+  const transaction = sender.beginTransaction();
+  await sender.send({ topic, body: Buffer.from(body) }, transaction);
+  return transaction;
 }
 
 const FEATURES = [
@@ -166,6 +192,32 @@ const FEATURES = [
       check(mine.every((n, at) => at === 0 || mine[at - 1] < n), mine.join());
     }
     await consumer.shutdown();
+  }],
+  ['transaction: commit, rollback', 'TRANSACTION', async (producer, topic, group) => {
+    const consumer = await simple(topic, group);
+    const sender = await transactional(topic, TransactionResolution.COMMIT, []);
+    await (await begun(sender, topic, 'no')).rollback();
+    const transaction = await begun(sender, topic, 'yes');
+    check((await consumer.receive(16, 10_000)).length === 0, 'a half message came');
+    await transaction.commit();
+    const [got] = await take(consumer, 1);
+    check(got.body.toString() === 'yes', got.body.toString());
+    await consumer.ack(got);
+    await consumer.shutdown();
+    await sender.shutdown();
+  }],
+  ['transaction: checked elsewhere', 'TRANSACTION', async (producer, topic, group) => {
+    const consumer = await simple(topic, group);
+    const gone = await transactional(topic, TransactionResolution.ROLLBACK, []);
+    await begun(gone, topic, 'orphan');
+    await gone.shutdown();
+    const asked = [];
+    const other = await transactional(topic, TransactionResolution.COMMIT, asked);
+    const [got] = await take(consumer, 1);
+    check(got.body.toString() === 'orphan' && asked.join() === 'orphan', `${got.body} ${asked}`);
+    await consumer.ack(got);
+    await consumer.shutdown();
+    await other.shutdown();
   }],
 ];
 

@@ -246,6 +246,62 @@ def fifo(producer: Any, topic: str, group: str) -> None:
     consumer.shutdown()
 
 
+class Checker:
+    """Answers checks of transactions, and keeps the bodies that it was asked about."""
+
+    def __init__(self, resolution: Any) -> None:
+        self.asked: list[bytes] = []
+        self.resolution = resolution
+
+    def check(self, half: Any) -> Any:
+        """Called by the client, in one of its threads."""
+        self.asked.append(bytes(half.body))
+        return self.resolution
+
+
+checking: Callable[..., Any] = type("Checking", (Checker, mq.TransactionChecker), {})
+
+
+def begun(producer: Any, topic: str, body: bytes) -> Any:
+    """A transaction whose half message is sent."""
+    transaction = producer.begin_transaction()
+    producer.send(message(topic, body), transaction)
+    return transaction
+
+
+def transactions(producer: Any, topic: str, group: str) -> None:
+    """A commit publishes its message, and a rollback publishes nothing."""
+    simple = Simple(topic, group)
+    sender = mq.Producer(configuration, (topic,), checker=checking(mq.TransactionResolution.COMMIT))
+    sender.startup()
+    begun(sender, topic, b"no").rollback()
+    transaction = begun(sender, topic, b"yes")
+    assert not simple.consumer.receive(16, 10), "a half message came"
+    transaction.commit()
+    [got] = simple.take(1)
+    assert got.body == b"yes", got
+    simple.ack(got)
+    simple.consumer.shutdown()
+    sender.shutdown()
+
+
+def orphans(producer: Any, topic: str, group: str) -> None:
+    """A half message of a producer that is gone is checked at another one of the topic, whose answer ends it."""
+    simple = Simple(topic, group)
+    gone = mq.Producer(configuration, (topic,), checker=checking(mq.TransactionResolution.ROLLBACK))
+    gone.startup()
+    begun(gone, topic, b"orphan")
+    gone.shutdown()
+    checker = checking(mq.TransactionResolution.COMMIT)
+    other = mq.Producer(configuration, (topic,), checker=checker)
+    other.startup()
+    [got] = simple.take(1)
+    assert (got.body, checker.asked) == (b"orphan", [b"orphan"]), (got, checker.asked)
+    simple.ack(got)
+    simple.consumer.shutdown()
+    other.shutdown()
+
+
 FEATURES: tuple[tuple[str, str, Callable[[Any, str, str], None]], ...] = (
     ("send, and properties", "NORMAL", send_and_properties),
     ("body of 4 MiB", "NORMAL", large_body),
@@ -260,6 +316,8 @@ FEATURES: tuple[tuple[str, str, Callable[[Any, str, str], None]], ...] = (
     ("push: retry", "NORMAL", retry),
     ("push: two members share", "NORMAL", two_members),
     ("push: FIFO in order", "FIFO", fifo),
+    ("transaction: commit, rollback", "TRANSACTION", transactions),
+    ("transaction: checked elsewhere", "TRANSACTION", orphans),
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from model.errors import InvalidParameter, SystemBusy
 from model.events import EventKind
+from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.heartbeat import MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, NOTIFY_WINDOW_S
 from model.quirks import Quirk
@@ -339,3 +340,37 @@ async def test_a_malformed_heartbeat_is_refused_and_the_connection_goes_on(world
         await a.call(RequestCode.HEART_BEAT, {}, body)
     await a.heartbeat(consumer())
     assert await a.members() == [a.client_id]
+
+
+@simulated
+async def test_clients_that_share_a_connection_are_kept_side_by_side_and_leave_with_it(world: World) -> None:
+    await world.start_broker()
+    peer = world.peer("a")
+    for name in ("one", "two"):
+        peer.client_id = name
+        await peer.heartbeat(producer_groups=("p", name), checkers=("p", name))
+    groups = world.broker.groups
+    assert {client.client_id: client.checkers for client in groups.clients.values()} == {
+        "one": ("p", "one"),
+        "two": ("p", "two"),
+    }
+    assert len(groups.checkers["p"]) == 2
+    peer.client_id = "one"
+    await peer.heartbeat()
+    assert sorted(groups.checkers) == ["p", "two"]
+    await peer.close()
+    await world.sleep(0.1)
+    assert (groups.clients, groups.checkers) == ({}, {})
+
+
+@simulated
+async def test_of_too_many_clients_on_a_connection_the_one_with_the_oldest_heartbeat_is_forgotten(world: World) -> None:
+    await world.start_broker()
+    peer = world.peer("a")
+    for n in range(MAX_GRPC_CLIENTS + 1):
+        peer.client_id = f"c{n}"
+        await peer.heartbeat(producer_groups=("p",), checkers=("p",))
+    groups = world.broker.groups
+    kept = {client.client_id for client in groups.clients.values()}
+    assert kept == {f"c{n}" for n in range(MAX_GRPC_CLIENTS + 1)} - {"c1"}
+    assert len(groups.checkers["p"]) == MAX_GRPC_CLIENTS

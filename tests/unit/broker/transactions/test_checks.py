@@ -32,7 +32,8 @@ async def test_a_check_names_the_queue_of_its_message_and_its_cause(world: World
     await world.sleep(7)
     (header,) = a.pushed(RequestCode.CHECK_TRANSACTION_STATE)
     cause = world.events[[event.kind for event in world.events].index("HALF_STORED")].id
-    assert header == {"group": "p", "topic": "t", "queue_id": 3, "offset": 0, "n": 1, "cause": cause}
+    place = {"group": "p", "topic": "t", "queue_id": 3, "offset": 0}
+    assert header == {**place, "n": 1, "cause": cause, "client_id": "a@1"}
 
 
 @simulated

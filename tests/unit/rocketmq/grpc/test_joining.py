@@ -10,7 +10,7 @@ from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, duration_ms
 from tests.unit.broker.harness import World, simulated
-from tests.unit.rocketmq.grpc.consuming import GROUP, received
+from tests.unit.grpc_consuming import GROUP, received
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
 

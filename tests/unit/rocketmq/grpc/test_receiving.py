@@ -10,7 +10,7 @@ from model.limits import MAX_INVISIBLE_MS
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration, to_timestamp
 from tests.unit.broker.harness import World, simulated
-from tests.unit.rocketmq.grpc.consuming import (
+from tests.unit.grpc_consuming import (
     GROUP,
     ack_of,
     bodies,

@@ -33,7 +33,7 @@ async def test_a_name_server_names_the_queues_with_their_brokers_address_and_typ
     [address] = queue.broker.endpoints.addresses
     assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("t", "broker-a", 0)
     assert (queue.broker.endpoints.scheme, address.host, address.port) == (proto.IPV4, "10.0.0.1", 10911)
-    assert list(queue.accept_message_types) == [proto.NORMAL, proto.FIFO, proto.DELAY]
+    assert list(queue.accept_message_types) == [proto.NORMAL, proto.FIFO, proto.DELAY, proto.TRANSACTION]
 
 
 @pytest.mark.parametrize(

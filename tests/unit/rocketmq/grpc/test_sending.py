@@ -12,7 +12,7 @@ from model.limits import MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS
 from model.topic_route import MessageType
 from rocketmq.grpc import proto
-from rocketmq.grpc.proto import MESSAGES, to_timestamp
+from rocketmq.grpc.proto import MESSAGES, to_duration, to_timestamp
 from tests.unit.broker.harness import Peer, World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 from tests.unit.rocketmq.test_sending import read
@@ -74,7 +74,7 @@ async def test_a_delayed_message_comes_at_its_time_and_one_of_the_past_at_once(w
     assert [each.body for each in await read(peer)] == [b"past", b"later"]
 
 
-@pytest.mark.parametrize("message_type", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY])
+@pytest.mark.parametrize("message_type", [each for each in MessageType if each is not MessageType.MIXED])
 @simulated
 async def test_a_topic_of_a_type_takes_its_messages_and_refuses_others_by_a_result_of_its_own(
     world: World, message_type: MessageType
@@ -85,6 +85,7 @@ async def test_a_topic_of_a_type_takes_its_messages_and_refuses_others_by_a_resu
         MessageType.NORMAL: {},
         MessageType.FIFO: {"message_type": proto.FIFO, "message_group": "g"},
         MessageType.DELAY: {"message_type": proto.DELAY, "delivery_timestamp": to_timestamp(1)},  # of the past
+        MessageType.TRANSACTION: {"message_type": proto.TRANSACTION},
     }
     for kind, fields in sent.items():
         status = (await client.send(kind.name.encode(), **fields)).status
@@ -94,7 +95,8 @@ async def test_a_topic_of_a_type_takes_its_messages_and_refuses_others_by_a_resu
             assert status.code == proto.CONFLICT_WITH_TYPE
             assert f"topic 't' takes {message_type.name} messages only" in status.message
     await world.sleep(1)
-    assert [each.body for each in await read(peer)] == [message_type.name.encode()]
+    is_half = message_type is MessageType.TRANSACTION  # which only its commit publishes
+    assert [each.body for each in await read(peer)] == ([] if is_half else [message_type.name.encode()])
 
 
 @simulated
@@ -130,7 +132,11 @@ REFUSED: list[tuple[int, str, dict[str, Any]]] = [
     (proto.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": proto.FIFO}),
     (proto.CONFLICT_WITH_TYPE, "a FIFO message has a message group", {"message_type": proto.DELAY}),
     (proto.CONFLICT_WITH_TYPE, "the type 6 of a message is not known", {"message_type": 6}),
-    (proto.NOT_IMPLEMENTED, "transactions", {"message_type": proto.TRANSACTION}),
+    (proto.CONFLICT_WITH_TYPE, "other messages neither", {"message_type": proto.TRANSACTION, "message_group": "g"}),
+    (
+        *(proto.BAD_REQUEST, "a transaction is checked within"),
+        {"message_type": proto.TRANSACTION, "orphaned_transaction_recovery_duration": to_duration(10**10)},
+    ),
     (proto.BODY_EMPTY, "the body is empty", {"body": b""}),
     (proto.ILLEGAL_PROPERTY_KEY, "'UNIQ_KEY'", {"properties": {"UNIQ_KEY": "x"}}),
     (proto.ILLEGAL_PROPERTY_KEY, "must not have the name", {"properties": {"a\nb": "x"}}),
