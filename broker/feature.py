@@ -91,7 +91,7 @@ class Feature:
     def queue_changed(self, topic: str, queue_id: int) -> None:
         """A queue has new messages, was leased, reset or removed: check the requests that are parked on it."""
 
-    def owner_of(self, name: str) -> str | None:
+    def user_of_id(self, name: str) -> str | None:
         """The user that owns the id of a member or of a query; None if this feature has no such id."""
         return None
 

@@ -20,7 +20,7 @@ from cli.security import certs, key
 from cli.servers import cluster, daemons, elections
 from cli.testbed import bench, crash, demo, examples, fault, fuzz, labs, sim, swarm
 from cli.trace import check, report, strategies, whatif
-from cli.variables import listed, name_by_options, read_old_names, unknown_variables
+from cli.variables import all_variables, name_by_options, read_old_names, unknown_variables
 from process.output import print_note
 from process.runtime import report_bug
 from process.start import open_closed_descriptors
@@ -92,10 +92,10 @@ def _print_version(wanted: bool) -> None:
 
 def _print_variables(wanted: bool) -> None:
     if wanted:
-        found = listed(get_command(app))
+        found = all_variables(get_command(app))
         width = max(len(each.name) for each in found) + 2
         for each in found:
-            typer.echo(f"{each.name:{width}}{each.sets or each.meaning}")
+            typer.echo(f"{each.name:{width}}{each.option or each.meaning}")
         raise typer.Exit
 
 

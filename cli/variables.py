@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any
 
 PREFIX = "RLAB_"
-OTHERS = {
+NOT_OPTIONS = {
     "RLAB_DEBUG": "1 prints the traceback of an error, and every line of the log",
     "RLAB_ETCD_CA": "certificate of the authority of etcd's servers",
     "RLAB_ETCD_CERT": "certificate for etcd, with RLAB_ETCD_KEY",
@@ -38,6 +38,7 @@ OLD_NAMES = {
     "RLAB_BROKER_LOG": "RLAB_BROKER_LOG_FORMAT",
     "RLAB_CONSOLE_LOG": "RLAB_CONSOLE_LOG_FORMAT",
     "RLAB_CONSUME_SQL": "RLAB_CONSUME_FILTER",
+    "RLAB_DOCTOR_BETWEEN": "RLAB_DOCTOR_INTERVAL",
     "RLAB_EXPORTER_LOG": "RLAB_EXPORTER_LOG_FORMAT",
     "RLAB_EXPORTER_SINCE": "RLAB_EXPORTER_FROM",
     "RLAB_GROUP_DLQ_RESEND_EVERYTHING": "RLAB_GROUP_DLQ_RESEND_ALL",
@@ -57,7 +58,7 @@ class Variable:
     """A variable, its command and option (`rlab broker --listen`), and its meaning."""
 
     name: str
-    sets: str
+    option: str
     meaning: str
 
 
@@ -79,28 +80,28 @@ def variables_of(command: Any, path: str = "rlab") -> Iterator[Variable]:
     for parameter in command.params:
         if parameter.envvar is not None:
             meaning = " ".join((parameter.help or "").split())
-            yield Variable(name=parameter.envvar, sets=f"{path} {_option_name(parameter)}", meaning=meaning)
+            yield Variable(name=parameter.envvar, option=f"{path} {_option_name(parameter)}", meaning=meaning)
     for name, child in getattr(command, "commands", {}).items():
         yield from variables_of(child, f"{path} {name}")
 
 
-def listed(command: Any) -> list[Variable]:
+def all_variables(command: Any) -> list[Variable]:
     """Return all variables by name; a variable that several commands share is listed once."""
     found: dict[str, Variable] = {}
     for each in variables_of(command):
         known = found.get(each.name)
-        shared = f"{each.sets.rpartition(' ')[2]} of all commands"
-        found[each.name] = each if known is None else Variable(name=each.name, sets=shared, meaning=known.meaning)
-    found |= {name: Variable(name=name, sets="", meaning=meaning) for name, meaning in OTHERS.items()}
+        shared = f"{each.option.rpartition(' ')[2]} of all commands"
+        found[each.name] = each if known is None else Variable(name=each.name, option=shared, meaning=known.meaning)
+    found |= {name: Variable(name=name, option="", meaning=meaning) for name, meaning in NOT_OPTIONS.items()}
     return [found[name] for name in sorted(found)]
 
 
 def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
     """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
-    own = [name for name in names if name.startswith(PREFIX) and name not in OTHERS]
+    own = [name for name in names if name.startswith(PREFIX) and name not in NOT_OPTIONS]
     if not own:
         return []
-    known = {*(each.name for each in variables_of(command)), *OTHERS}
+    known = {*(each.name for each in variables_of(command)), *NOT_OPTIONS}
     described = []
     for name in sorted(set(own) - known):
         if name.startswith(_KUBERNETES_PREFIXES) or name in OLD_NAMES:

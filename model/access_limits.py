@@ -31,7 +31,7 @@ CLAIM_KEPT_S = 300.0
 """How long a client id belongs to its user after its last connection: longer than most sessions. The id of a
 member belongs to its user as long as the member is in its group.
 """
-MAX_IDS_OF_CONNECTION = 64
+MAX_CLAIMS_OF_CONNECTION = 64
 """Ids that one connection may hold: of its client, and of the queries whose rows it writes. A client needs one, a Spark
 task one query."""
 MAX_CLAIMS_OF_USER = 20_000

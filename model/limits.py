@@ -247,7 +247,7 @@ LOCK_HOLD_S = 0.6
 """How long the broker holds a lock request of such a member after a change of its group, while another member has the
 queue: its client waits 1 s for the answer, and would not ask again for 1 s after a refusal.
 """
-MAX_HELD_LOCKS = 4_096
+MAX_PARKED_LOCKS = 4_096
 """Such lock requests that a broker holds. A client asks for one lock at a time, so this many clients may join at once;
 others are refused at once.
 """
@@ -359,8 +359,8 @@ MAX_UNACKED = 96
 """Unacknowledged messages of a topic of one broker that a consumer may have (RocketMQ: popThresholdForQueue)."""
 MAX_ACK_BATCH = 4_096
 """Acknowledgements in one request."""
-MAX_HELD_PULLS = 100_000
-MAX_HELD_PULLS_PER_QUEUE = 4_096
+MAX_PARKED_REQUESTS = 100_000
+MAX_PARKED_REQUESTS_PER_QUEUE = 4_096
 """One user may have a quarter of them; a group of a thousand members may wait at one queue."""
 SHARE_OF_ONE = 4
 """One user, or without access control one address, may fill one part in this many of each table that all users

@@ -59,7 +59,7 @@ for a write to its disk."""
 MASTER_DEAD_S = 3.0
 """Silence of the master after which a replica closes the connection. It is longer than `REPLICA_SILENCE_S`: otherwise a
 replica would leave the in-sync set although only the master was busy."""
-REPLICA_BACK_S = 0.2
+REPLICA_RECONNECT_S = 0.2
 """How long the connection of an in-sync replica may be closed before it leaves the set: a broken connection is dialled
 again at once, a process that was killed takes longer."""
 REPLICA_START_S = 2.0
@@ -119,7 +119,7 @@ removes it. The rest is time for the compare-and-set, so that the lease does not
 """
 
 assert REPLICA_KEPT_BYTES + REPLICA_WINDOW_BYTES + 4 * REPLICA_FRAME_BYTES < 32 * 1024 * 1024, "memory of one replica"
-assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATION_TIMEOUT_S, (
+assert REPLICA_RECONNECT_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATION_TIMEOUT_S, (
     "a replica leaves before a send that waits for it times out"
 )
 assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"

@@ -5,7 +5,7 @@ iteration answers about four times as many pipelined requests as StreamReader an
 
 Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
 also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. Answers
-to held pulls and notifications still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
+to parked pulls and notifications still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
 
 A connection handles a few of its commands per iteration (`overload/inbox.py`), so that others get their turn. Two
 processes that each handle everything before they write would also wait for each other. With slices the first answers

@@ -71,7 +71,7 @@ class RequestCode(IntEnum):
     AUTHENTICATE = 90_006
     GET_ABSENT_BROKERS = 90_007
     FORGET_BROKER = 90_008
-    GET_ROUTE_OF_BROKER = 90_009
+    GET_ROUTEINFO_FROM_BROKER = 90_009
     # Dead-letter messages:
     MARK_DEAD_LETTERS = 90_020
     # POP and assignment:

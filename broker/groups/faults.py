@@ -19,7 +19,7 @@ from remoting.server import RemotingServer
 _KINDS = {BEGAN: EventKind.FAULT_BEGAN, DONE: EventKind.FAULT_DONE, HEALED: EventKind.FAULT_HEALED}
 
 
-def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Random) -> FaultHook:
+def make_fault_hook(server: RemotingServer, groups: Groups, events: EventLog, rng: Random) -> FaultHook:
     """Create the hook that injects faults into the connections of a running broker."""
 
     def client_of(connection: Connection) -> tuple[str, tuple[str, ...]]:
@@ -60,7 +60,7 @@ class BrokerFaults:
 
     def hook(self, rng: Random) -> FaultHook:
         """The hook that injects the faults into its connections."""
-        return faults_of(self._server, self._groups, self._events, rng)
+        return make_fault_hook(self._server, self._groups, self._events, rng)
 
     def record(self, kind: EventKind, process: str, verb: str, cause: str) -> str:
         """Record that a process of the test cluster was killed, paused or started; returns the id of the event.

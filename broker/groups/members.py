@@ -14,9 +14,9 @@ import msgpack
 
 from broker.durability.metadata import Table
 from broker.feature import Core, CurrentRights, Feature
+from broker.groups.client_id_users import ClientIdUsers
 from broker.groups.group import ConsumerGroupInfo, Member
 from broker.groups.outcomes import Leave
-from broker.groups.owners import MemberOwners
 from broker.groups.table import GroupTable
 from broker.groups.watch import GroupWatch
 from model.events import EventKind
@@ -65,7 +65,7 @@ class Groups(Feature):
     def __init__(self, core: Core, restore_grace_s: float, *, versions_ahead: int = 0) -> None:
         self.table = GroupTable(quirks=core.quirks, shares=core.shares)
         self.watch = GroupWatch(core)
-        self._owners = MemberOwners(core.metadata, is_kept=core.has_access_control)
+        self._users = ClientIdUsers(core.metadata, has_access_control=core.has_access_control)
         self.clients: dict[int, Client] = {}
         # Connection number -> client id -> number of the client, the last one to send a heartbeat at the end.
         self._numbers: dict[int, dict[str, int]] = {}
@@ -99,8 +99,8 @@ class Groups(Feature):
         for group, client_id, data in self._members.rows("group_name, client_id"):
             member = ConsumerData.from_stored(msgpack.unpackb(data))
             self.table.restore_member(client_id, member, expires_at, epochs.get((group, client_id), ""))
-            self._owners.restored(group, client_id)
-        self._owners.all_restored()
+            self._users.restore_member(group, client_id)
+        self._users.end_restore()
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -111,11 +111,11 @@ class Groups(Feature):
 
     def belongs_to(self, group: str, client_id: str, connection: Connection) -> None:
         """Record that a member belongs to the owner of the connection over which its heartbeat arrived."""
-        self._owners.joined(group, client_id, connection.owner)
+        self._users.record_join(group, client_id, connection.owner)
 
-    def owner_of(self, name: str) -> str | None:
+    def user_of_id(self, name: str) -> str | None:
         """The owner of a member with this client id."""
-        return self._owners.owner_of(name)
+        return self._users.user_of_id(name)
 
     def save_sharer(self, info: ConsumerGroupInfo) -> None:
         """Store the sharer of a group, if it has one."""
@@ -142,7 +142,7 @@ class Groups(Feature):
         self._members.delete(info.group, client_id)
         self._epochs.delete(info.group, client_id)
         if self.table.find(info.group, client_id) is None:
-            self._owners.member_left(info.group, client_id)
+            self._users.record_leave(info.group, client_id)
         self.save_group(info)
         self._core.features.member_left(info.group, client_id, cause, leave.reason.value)
         self.watch.report_disagreement(info, cause)
@@ -233,7 +233,7 @@ class Groups(Feature):
         A client may send the fingerprint of its last heartbeat alone, which takes no right: that is forgotten, too.
         """
         cause, now = self._core.events.next_id(), self._core.loop.time()
-        for group, client_id, owner in self._owners.members():
+        for group, client_id, owner in self._users.members():
             member = self.table.find(group, client_id)
             lost = "" if member is None else _lost(rights, owner, member)
             leave = self.table.remove(group, client_id, cause=cause, now=now) if lost else None

@@ -26,7 +26,7 @@ from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNot
 from model.heartbeat import ConsumeFrom
 from model.names import check_group, check_id
 from model.quirks import Quirk
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -170,7 +170,9 @@ class LeaseHandlers(Feature):
         entry = self._topics.get(topic)
         if entry is None or not topic_id:
             return True
-        return not TopicNumber(topic_id, header.get("data_id") or 0).differs(self._topics.number_of(entry))
+        return not TopicIncarnation(topic_id, header.get("data_id") or 0).surely_differs(
+            self._topics.incarnation_of(entry)
+        )
 
     def _check_sender(self, connection: Connection, header: dict[str, Any]) -> None:
         """Refuse a caller that acts as another live member: a token proves nothing, because events show tokens.

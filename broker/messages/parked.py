@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, SHARE_OF_ONE
+from model.limits import MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, SHARE_OF_ONE
 from remoting.command import Command
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
@@ -58,10 +58,10 @@ class ParkedRequests(Generic[One]):
 
     def __init__(
         self,
-        max_parked: int = MAX_HELD_PULLS,
-        max_per_place: int = MAX_HELD_PULLS_PER_QUEUE,
+        max_parked: int = MAX_PARKED_REQUESTS,
+        max_per_place: int = MAX_PARKED_REQUESTS_PER_QUEUE,
         shares: ShareBook | None = None,
-        what: str = "held pulls",
+        what: str = "parked pulls",
     ) -> None:
         # Dicts instead of lists: the request that has waited longest is first, and any can be removed.
         self._at: dict[str, dict[Any, dict[One, None]]] = {}

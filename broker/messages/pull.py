@@ -20,9 +20,9 @@ from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable
 from model.errors import RlabError, SystemBusy
-from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, MAX_PULL_BYTES
+from model.limits import MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, MAX_PULL_BYTES
 from model.response_code import ResponseCode
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.overload.shares import sharer_of
@@ -62,7 +62,7 @@ class Pulls(Feature):
         self._topics = topics.table
         self._offset_moves = offset_moves
         self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests(
-            MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares
+            MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, core.shares
         )
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -82,7 +82,7 @@ class Pulls(Feature):
     # --- offsets of a queue ------------------------------------------------------------------------------------------
 
     def max_offset(self, connection: Connection, request: Command) -> Reply:
-        """The offset that the next message gets, the `TopicNumber` of its topic, and the time."""
+        """The offset that the next message gets, the `TopicIncarnation` of its topic, and the time."""
         topic_id, queue_id = self._queue(request)
         return Reply(
             {
@@ -162,15 +162,15 @@ class Pulls(Feature):
                 connection.respond(request, reply.header, reply.body, reply.code)
 
     def _run(self, connection: Connection, request: Command, park_until: float | None) -> Reply | None:
-        # First the checks of topic, queue, TopicNumber and lease, then the read, then the reasons to answer at once.
+        # First the checks of topic, queue, incarnation and lease, then the read, then the reasons to answer at once.
         # Only a pull that passes all of these is parked.
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
         entry = self._topics.existing(topic)
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)
-        if (number := self._topics.number_if_other(entry, header)) is not None:
-            return self._answer_recreated(entry, queue_id, number)
+        if (incarnation := self._topics.other_incarnation(entry, header)) is not None:
+            return self._answer_recreated(entry, queue_id, incarnation)
         lease = self._access.access(connection.number, header)
         if isinstance(lease, NotYet):
             return self._not_yet(connection, request, entry, lease, park_until)
@@ -241,11 +241,11 @@ class Pulls(Feature):
                 return None
         return self._reply_without_messages(entry, request.header["queue_id"], wait.next_offset, wait.status)
 
-    def _answer_recreated(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
+    def _answer_recreated(self, entry: TopicEntry, queue_id: int, incarnation: TopicIncarnation) -> Reply:
         """Answer a pull whose offset belongs to a deleted topic of this name, or to an earlier disk of the broker."""
         first = self._store.min_offset(entry.topic_id, queue_id)
         reply = self._reply_without_messages(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
-        return reply._replace(header={**reply.header, **number.to_header()})
+        return reply._replace(header={**reply.header, **incarnation.to_header()})
 
     def _reply_without_messages(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
         store, topic_id = self._store, entry.topic_id

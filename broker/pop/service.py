@@ -67,7 +67,7 @@ class Pop(Feature):
         self._settings = settings
         self._store = PopStore(core.metadata)
         self._tokens = Tokens(rng)
-        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(shares=core.shares, what="held pops")
+        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(shares=core.shares, what="parked pops")
         self._draining: dict[GroupQueue, None] = {}
         self.ledger = PopLedger(self._store.journal.append, self._forgotten)
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)

@@ -11,7 +11,7 @@ import msgpack
 from broker.durability.answers import answer
 from broker.feature import Core, Feature
 from broker.sink.broker_sets import SinkBrokerSets
-from broker.sink.owners import QueryOwners
+from broker.sink.query_users import QueryUsers
 from broker.sink.service import Sink
 from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.service import Topics
@@ -35,7 +35,7 @@ class SinkHandlers(Feature):
         self._topics = topics
         self._broker_sets = SinkBrokerSets(core.metadata, core.clock_ms)
         self._sink = sink
-        self._owners = QueryOwners(core.metadata, core.clock_ms, is_kept=core.has_access_control)
+        self._users = QueryUsers(core.metadata, core.clock_ms, has_access_control=core.has_access_control)
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -46,9 +46,9 @@ class SinkHandlers(Feature):
             RequestCode.SINK_SPREAD: self.fix_broker_set,
         }
 
-    def owner_of(self, name: str) -> str | None:
+    def user_of_id(self, name: str) -> str | None:
         """The owner of a query."""
-        return self._owners.owner_of(name)
+        return self._users.user_of_id(name)
 
     def stage(self, connection: Connection, request: Command) -> None:
         """Stage messages until their batch is committed; responds once they are stored."""
@@ -66,7 +66,7 @@ class SinkHandlers(Feature):
             for topic, _, _, payload in messages:
                 check_sent_to(topic, (payload,))
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
-        self._owners.used(header["query_id"], connection.owner)
+        self._users.record_use(header["query_id"], connection.owner)
 
         def staged(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"n": self._sink.table.messages_staged(attempt)})
@@ -80,7 +80,7 @@ class SinkHandlers(Feature):
         def published(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"published": is_new})
 
-        self._owners.used(header["query_id"], connection.owner)
+        self._users.record_use(header["query_id"], connection.owner)
         is_new = self._sink.commit(
             header["query_id"],
             header["batch_id"],
@@ -97,7 +97,7 @@ class SinkHandlers(Feature):
     def fix_broker_set(self, connection: Connection, request: Command) -> None:
         """Return the broker set of a batch: the one of the first request, which is stored before it is returned."""
         header = request.header
-        self._owners.used(header["query_id"], connection.owner)
+        self._users.record_use(header["query_id"], connection.owner)
         brokers = self._broker_sets.fix(header["query_id"], header["batch_id"], header["topic"], _broker_names(request))
         self._core.barrier.respond_after_commit(connection, request, {"brokers": brokers})
 

@@ -131,7 +131,7 @@ class Topics(Feature):
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {
-            RequestCode.GET_ROUTE_OF_BROKER: self.get_route,
+            RequestCode.GET_ROUTEINFO_FROM_BROKER: self.get_route,
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_in_broker,
         }

@@ -14,7 +14,7 @@ from model.errors import IllegalOperation, InvalidParameter, NoPermission, Syste
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
 from model.message import start_of_payloads
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from model.topic_route import READ_WRITE, MessageType, Perm, TopicConfig, checked_topic_config
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
@@ -112,19 +112,19 @@ class TopicTable:
         entry = self._topics.get(topic)
         return entry is not None and queue_id < entry.serves_below
 
-    def number_if_other(self, entry: TopicEntry, header: Mapping[str, Any]) -> TopicNumber | None:
-        """The `TopicNumber` of a topic if a header certainly has another one; see `TopicNumber.differs`.
+    def other_incarnation(self, entry: TopicEntry, header: Mapping[str, Any]) -> TopicIncarnation | None:
+        """The incarnation of a topic if a header certainly has another one; see `TopicIncarnation.surely_differs`.
 
         It compares plain numbers and makes no records, because every pull calls it.
         """
         topic_id = header.get("topic_id")
         if not topic_id or (topic_id == entry.topic_id and not 0 != (header.get("data_id") or 0) != self.data_id != 0):
             return None
-        return self.number_of(entry)
+        return self.incarnation_of(entry)
 
-    def number_of(self, entry: TopicEntry) -> TopicNumber:
-        """The `TopicNumber` of a topic, which no other topic of its name has."""
-        return TopicNumber(entry.topic_id, self.data_id)
+    def incarnation_of(self, entry: TopicEntry) -> TopicIncarnation:
+        """The `TopicIncarnation` of a topic, which no other topic of its name has."""
+        return TopicIncarnation(entry.topic_id, self.data_id)
 
     def configs(self) -> list[TopicConfig]:
         """All topics, sorted by name: what a registration announces."""

@@ -89,11 +89,11 @@ async def set_and_show(
 
     Cancellation: some brokers may have taken the mode.
     """
-    from client.admin.requests import listed
+    from client.admin.requests import list_names
 
     info = await admin.assignment(group)
     if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
-        raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+        raise GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', known)}")
     if topic is None or to is None:
         return info, [], 0
     await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=-1 if share is None else share)

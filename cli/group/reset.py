@@ -60,7 +60,7 @@ def reset(
 
     Example: rlab group reset billing orders --to 1h
     """
-    target = target_of(to, to_offset, shift, named_queues=bool(queue))
+    target = parse_reset_target(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
     age = None if to is None else age_ms(to)
 
@@ -74,7 +74,7 @@ def reset(
     print_resets(resets, dry_run=dry_run, as_json=json)
 
 
-def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named_queues: bool) -> ResetTo:
+def parse_reset_target(to: str | None, to_offset: int | None, shift: int | None, *, named_queues: bool) -> ResetTo:
     """The target that the options name.
 
     Raises:

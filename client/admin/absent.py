@@ -6,7 +6,7 @@ absent broker for some time, and operators see them in the reports about groups.
 
 from __future__ import annotations
 
-from client.admin.requests import ClusterRequests, listed, succeeded
+from client.admin.requests import ClusterRequests, list_names, succeeded
 from model.arguments import check_text
 from model.errors import InvalidParameter
 from remoting.request_code import RequestCode
@@ -23,5 +23,5 @@ async def forget_broker(cluster: ClusterRequests, broker: str) -> int:
     if not forgotten:
         absence = await cluster.absent()
         names = [each.broker_name for each in absence.brokers]
-        raise InvalidParameter(f"no broker {broker!r} is away; {listed('brokers that are away', names)}")
+        raise InvalidParameter(f"no broker {broker!r} is away; {list_names('brokers that are away', names)}")
     return forgotten

@@ -4,7 +4,7 @@ Each member computes its own assignment (`client/rebalance/plan.py`). So an obse
 same inputs: the route, the member list of the broker that the member asks, and the strategy that its heartbeat names.
 
     broker-a lists members A, B of group "orders", 3 queues on broker-a, strategy AVG
-    target_of(...)  ->  {orders@broker-a:0: (A,), orders@broker-a:1: (A,), orders@broker-a:2: (B,)}
+    compute_expected_owners(...)  ->  {orders@broker-a:0: (A,), orders@broker-a:1: (A,), orders@broker-a:2: (B,)}
 
 Current and target owners differ for a moment in every rebalance. If they stay different, something is wrong, and the
 record shows which input of the computation differs.
@@ -95,7 +95,7 @@ def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:
     return newest
 
 
-def target_of(
+def compute_expected_owners(
     group: str,
     members: Sequence[GroupMemberInfo],
     routes: Mapping[str, TopicRoute],
@@ -160,7 +160,8 @@ def group_info(
 ) -> GroupInfo:
     """Make the record of a group from the reports of all brokers that answered, also of those that do not know it.
 
-    `routes` and `strategies` are as in `target_of`; `assignment` is for members that leave it to a broker.
+    `routes` and `strategies` are as in `compute_expected_owners`; `assignment` is for members that leave it to a
+    broker.
     """
     members = members_of(reports)
     views = {
@@ -175,7 +176,7 @@ def group_info(
         )
         for report in reports
     }
-    target = target_of(group, members, routes, views, strategies)
+    target = compute_expected_owners(group, members, routes, views, strategies)
     for queue, client_id in assignment.targets().items():
         target[queue] = tuple(sorted({*target.get(queue, ()), client_id}))
     progress = (progress for report in reports for progress in report.queues)

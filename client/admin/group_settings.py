@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from client.admin.requests import Answer, ClusterRequests, listed, unpack
+from client.admin.requests import Answer, ClusterRequests, list_names, unpack
 from model.arguments import check_several
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.group_settings import GroupSettings
@@ -46,7 +46,7 @@ async def set_group(
         names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
         if group not in names:
             raise GroupNotExist(
-                f"no broker knows group {group!r}; {listed('known groups', sorted(names))}. "
+                f"no broker knows group {group!r}; {list_names('known groups', sorted(names))}. "
                 "For a group that has yet to start, say so: --create"
             )
     # One broker first: its event is the cause of the events of the others.

@@ -13,7 +13,7 @@ from typing import Any
 from client.admin.expected_owners import group_info, newest_assignment
 from client.admin.group_settings import settings_in
 from client.admin.records import AssignmentInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
-from client.admin.requests import Answer, ClusterRequests, listed, succeeded, unpack, unpack_group
+from client.admin.requests import Answer, ClusterRequests, list_names, succeeded, unpack, unpack_group
 from client.allocate.registry import strategies_named
 from model.absent_broker import Absence
 from model.errors import GroupNotExist, IllegalOperation, RequestCodeNotSupported, RlabError
@@ -126,7 +126,7 @@ def header_of(answer: Answer) -> Mapping[str, Any]:
 def unknown_group(group: str, known: Iterable[str], absence: Absence | None = None) -> GroupNotExist:
     """The error about a group that no broker knows; it names the absent brokers, which may know it."""
     away = "".join(f"; {broker}, and may know it" for broker in (absence.masters.values() if absence else ()))
-    return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}{away}")
+    return GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', known)}{away}")
 
 
 async def delete_group(cluster: ClusterRequests, group: str) -> None:

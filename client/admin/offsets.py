@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from client.admin.requests import ClusterRequests, listed, masters_of, succeeded, unpack
+from client.admin.requests import ClusterRequests, list_names, masters_of, succeeded, unpack
 from model.arguments import shown
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.message_queue import MessageQueue, check_queues
@@ -52,7 +52,7 @@ async def reset_offsets(
         lists = await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {})
         names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
         raise GroupNotExist(
-            f"no broker of topic {topic!r} knows group {group!r}; {listed('known groups', sorted(names))}. "
+            f"no broker of topic {topic!r} knows group {group!r}; {list_names('known groups', sorted(names))}. "
             "For a group that has yet to start, say so: --create"
         )
     if dry_run:
@@ -74,7 +74,9 @@ def _by_broker(
     wanted: dict[str, list[int]] = {}
     for queue in sorted(set(queues)):
         if queue.topic != topic or queue.broker_name not in masters:
-            raise InvalidParameter(f"{queue} is not a queue of {topic!r}; {listed('brokers that have it', masters)}")
+            raise InvalidParameter(
+                f"{queue} is not a queue of {topic!r}; {list_names('brokers that have it', masters)}"
+            )
         wanted.setdefault(queue.broker_name, []).append(queue.queue_id)
     return wanted
 

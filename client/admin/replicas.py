@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from client.admin.requests import ClusterRequests, listed, unpack
+from client.admin.requests import ClusterRequests, list_names, unpack
 from model.arguments import check_text, check_whole
 from model.errors import InvalidParameter, NetworkError, NotMaster, RlabError
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
@@ -28,7 +28,7 @@ async def replicas_of(cluster: ClusterRequests, broker: str) -> ReplicaSetInfo:
         addresses = [a for data in brokers if data.broker_name == broker for _, a in sorted(data.addresses.items())]
         if not addresses:
             names = [data.broker_name for data in brokers]
-            raise InvalidParameter(f"broker {broker!r} is not registered; {listed('registered brokers', names)}")
+            raise InvalidParameter(f"broker {broker!r} is not registered; {list_names('registered brokers', names)}")
         answers = await _ask(cluster, addresses)
         if anyio.current_time() >= until or not all(isinstance(each, NetworkError) for each in answers.values()):
             break

@@ -130,7 +130,7 @@ class ClusterRequests:
                 absent = (await self.absent()).masters.get(name)
                 away = "" if absent is None else f": {absent}"
                 raise InvalidParameter(
-                    f"broker {name!r} is not registered{away}; {listed('registered brokers', masters)}"
+                    f"broker {name!r} is not registered{away}; {list_names('registered brokers', masters)}"
                 )
         return {name: masters[name] for name in chosen}
 
@@ -348,7 +348,7 @@ def fail(where: str, error: RlabError) -> NoReturn:
     raise type(error)(f"{where}: {error}") from error
 
 
-def listed(what: str, names: Iterable[str]) -> str:
+def list_names(what: str, names: Iterable[str]) -> str:
     """Text with the first names, for errors about an unknown name."""
     names = list(names)
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""

@@ -26,7 +26,7 @@ from typing import Any
 
 from client.leases.wanted_topic import WantedTopic
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 
 FORMAT = 1
 
@@ -61,18 +61,21 @@ class LocalOffsets:
         known = self._topics.get(topic)
         return None if known is None else known.wanted
 
-    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
-        """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
+    def record(
+        self, topic: str, broker: str, incarnation: TopicIncarnation | None, clocks: Mapping[str, float]
+    ) -> bool:
+        """Record what a broker has answered about a topic: its incarnation, and the time (see `WantedTopic.since`).
 
-        Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
+        Returns whether it has another incarnation than before; then the offsets of its queues at this broker are
+        dropped.
         """
         known = self._topics.get(topic)
         if known is None:
             return False
-        is_other = known.wanted.is_other(broker, number)
+        is_other = known.wanted.is_other(broker, incarnation)
         if is_other:
             known.offsets = {place: n for place, n in known.offsets.items() if place[0] != broker}
-        is_new = number is not None and known.wanted.record_number(broker, number)
+        is_new = incarnation is not None and known.wanted.record_incarnation(broker, incarnation)
         if known.wanted.record_clock(broker, clocks) or is_new:
             self.version += 1
         return is_other
@@ -110,7 +113,7 @@ class LocalOffsets:
             name: {
                 "since_ms": topic.wanted.since_ms,
                 "since_at": dict(sorted(topic.wanted.since_at.items())),
-                "numbers": {broker: list(number) for broker, number in sorted(topic.wanted.numbers.items())},
+                "numbers": {broker: list(each) for broker, each in sorted(topic.wanted.incarnations.items())},
                 "offsets": {f"{broker}:{queue_id}": n for (broker, queue_id), n in sorted(topic.offsets.items())},
             }
             for name, topic in sorted(self._topics.items())
@@ -141,7 +144,9 @@ def _wanted(name: str, wire: Any) -> WantedTopic:
     for broker, value in _items(wire.get("numbers", {}), f"numbers of {name}"):
         if not isinstance(value, list) or len(value) != 2:
             raise ValueError(f"the numbers of {name} {broker} must be [topic id, number of the disk], got {value!r}")
-        wanted.numbers[broker] = TopicNumber(*(_number(each, f"a number of {name} {broker}") for each in value))
+        wanted.incarnations[broker] = TopicIncarnation(
+            *(_number(each, f"a number of {name} {broker}") for each in value)
+        )
     return wanted
 
 

@@ -16,7 +16,7 @@ from client.leases.requests import Commit, LeaseRequests
 from client.leases.wanted_topic import WantedTopic
 from model.errors import RlabError
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.tasks import run_together
 
 NO_LEASE = -1
@@ -37,10 +37,13 @@ class OffsetStore(Protocol):
         """Return the record of a wanted topic, which the caller only reads; None if the topic is not wanted."""
         ...
 
-    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
-        """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
+    def record(
+        self, topic: str, broker: str, incarnation: TopicIncarnation | None, clocks: Mapping[str, float]
+    ) -> bool:
+        """Record what a broker has answered about a topic: its incarnation, and the time (see `WantedTopic.since`).
 
-        Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
+        Returns whether it has another incarnation than before; then the offsets of its queues at this broker are
+        dropped.
         """
         ...
 
@@ -100,18 +103,20 @@ class CommittedOffsetStore(OffsetsToCommit):
         """See `OffsetStore`."""
         return self._wanted.get(topic)
 
-    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+    def record(
+        self, topic: str, broker: str, incarnation: TopicIncarnation | None, clocks: Mapping[str, float]
+    ) -> bool:
         """See `OffsetStore`. The broker itself drops the offsets that were committed in a topic that is deleted."""
         wanted = self._wanted.get(topic)
         if wanted is None:
             return False
-        is_other = wanted.is_other(broker, number)
+        is_other = wanted.is_other(broker, incarnation)
         if is_other:
             for queue in self.queues():
                 if (queue.topic, queue.broker_name) == (topic, broker):
                     self.forget(queue)
-        if number is not None:
-            wanted.record_number(broker, number)
+        if incarnation is not None:
+            wanted.record_incarnation(broker, incarnation)
         wanted.record_clock(broker, clocks)
         return is_other
 
@@ -138,11 +143,13 @@ class CommittedOffsetStore(OffsetsToCommit):
         """See `OffsetStore`."""
         failures: dict[MessageQueue, RlabError] = {}
         for reset, offsets in self.split_dirty():
-            commits = [Commit(queue, offset, NO_LEASE, self._number_of(queue)) for queue, offset in offsets.items()]
+            commits = [
+                Commit(queue, offset, NO_LEASE, self._incarnation_of(queue)) for queue, offset in offsets.items()
+            ]
             failures |= await self._requests.commit(commits, reset=reset)
             self.confirm({queue: offset for queue, offset in offsets.items() if queue not in failures})
         return failures
 
-    def _number_of(self, queue: MessageQueue) -> TopicNumber | None:
+    def _incarnation_of(self, queue: MessageQueue) -> TopicIncarnation | None:
         wanted = self._wanted.get(queue.topic)
-        return None if wanted is None else wanted.numbers.get(queue.broker_name)
+        return None if wanted is None else wanted.incarnations.get(queue.broker_name)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from client.instance.instance import ClientInstance
 from model.errors import QueryNotFound
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.request_code import RequestCode
 
 
 class TopicAnswer(NamedTuple):
     """A topic at a broker that has answered."""
 
-    number: TopicNumber | None  # None from servers of RocketMQ
+    incarnation: TopicIncarnation | None  # None from servers of RocketMQ
     clock_ms: float | None
     """The wall clock of the broker less our loop time, as `WantedTopic.since` needs it; None of an earlier version."""
 
@@ -31,11 +31,11 @@ class QueueOffsets:
         self._instance = instance
 
     async def query_topic(self, queue: MessageQueue) -> TopicAnswer:
-        """The number of the queue's topic at its broker, and the time there."""
+        """The incarnation of the queue's topic at its broker, and the time there."""
         header = await self._answer(RequestCode.GET_MAX_OFFSET, queue)
         loop_ms = asyncio.get_running_loop().time() * 1000
         now_ms = header.get("now_ms")
-        return TopicAnswer(TopicNumber.from_header(header), None if now_ms is None else now_ms - loop_ms)
+        return TopicAnswer(TopicIncarnation.from_header(header), None if now_ms is None else now_ms - loop_ms)
 
     async def first(self, queue: MessageQueue) -> int:
         """The lowest offset that the queue still holds."""

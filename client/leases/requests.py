@@ -20,7 +20,7 @@ from client.instance.lease_session import LeaseSession
 from client.pull.owned_queue import OwnedQueue
 from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
@@ -49,15 +49,17 @@ class LeaseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An offset to commit under a lease; offset -1 commits nothing. `number`: of the topic that it counts in, if known.
+    """An offset to commit under a lease; offset -1 commits nothing.
 
-    A lease ends with its topic, so its commits need no number.
+    `incarnation` is that of the topic in which the offset counts, if it is known.
+
+    A lease ends with its topic, so its commits need no incarnation.
     """
 
     queue: MessageQueue
     offset: int
     token: int
-    number: TopicNumber | None = None
+    incarnation: TopicIncarnation | None = None
 
 
 class LeaseRequests:
@@ -173,10 +175,10 @@ class LeaseRequests:
         failures: dict[MessageQueue, RlabError],
     ) -> None:
         body = msgpack.packb([[c.queue.topic, c.queue.queue_id, c.offset, c.token] for c in commits])
-        numbers = [commit.number for commit in commits]
-        if any(numbers):
-            header = {**header, "topic_ids": [number.topic_id if number else 0 for number in numbers]}
-            header["data_id"] = max(number.data_id for number in numbers if number)  # one, as all are of this broker
+        incarnations = [commit.incarnation for commit in commits]
+        if any(incarnations):
+            header = {**header, "topic_ids": [each.topic_id if each else 0 for each in incarnations]}
+            header["data_id"] = max(each.data_id for each in incarnations if each)  # all are of this broker
         try:
             answer = await self._request(broker_name, code, body, header, follows=True)
         except RlabError as error:

@@ -1,4 +1,4 @@
-"""WantedTopic: when a consumer without leases first subscribed to a topic, and the topic's number at each broker. Pure.
+"""WantedTopic: when a consumer without leases subscribed to a topic, and the topic's incarnation at each broker. Pure.
 
 `LAST_OFFSET` begins at the moment of the first subscription. A queue that this consumer first sees later is read from
 that moment on, as the clock of its broker had it. The clock of the client is not compared with a broker's clock: if it
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 
 ALL_OF_IT = 0
 """The moment of the subscription at a broker whose topic was created later: each of its messages is wanted."""
@@ -31,13 +31,13 @@ class WantedTopic:
             answer with their time, and with files of an earlier version.
         begun_ms: the loop time then; None in a later process.
         since_at: the same moment by the wall clock of brokers.
-        numbers: broker name -> number of the topic to which the offsets of its queues belong.
+        incarnations: broker name -> incarnation of the topic to which the offsets of its queues belong.
     """
 
     since_ms: int
     begun_ms: float | None = None
     since_at: dict[str, int] = field(default_factory=dict)
-    numbers: dict[str, TopicNumber] = field(default_factory=dict)
+    incarnations: dict[str, TopicIncarnation] = field(default_factory=dict)
 
     def since(self, broker: str, clocks: Mapping[str, float]) -> int:
         """The moment of the subscription, by the wall clock of a broker in milliseconds.
@@ -73,20 +73,20 @@ class WantedTopic:
                 return max(1, int(at + here - clocks[other]))
         return None
 
-    def record_number(self, broker: str, number: TopicNumber) -> bool:
-        """Record the number of the topic at a broker; returns whether that is new.
+    def record_incarnation(self, broker: str, incarnation: TopicIncarnation) -> bool:
+        """Record the incarnation of the topic at a broker; returns whether that is new.
 
-        With another number than before, all messages there were sent after the subscription.
+        With another incarnation than before, all messages there were sent after the subscription.
         """
-        known = self.numbers.get(broker)
-        if known is not None and known.differs(number):
+        known = self.incarnations.get(broker)
+        if known is not None and known.surely_differs(incarnation):
             self.since_at[broker] = ALL_OF_IT
-        elif known is not None and known.data_id >= number.data_id:
-            return False  # the same, or one without the number of the disk, which says less
-        self.numbers[broker] = number
+        elif known is not None and known.data_id >= incarnation.data_id:
+            return False  # the same, or one without a data id, which says less
+        self.incarnations[broker] = incarnation
         return True
 
-    def is_other(self, broker: str, number: TopicNumber | None) -> bool:
-        """Whether offsets in a topic of this number are invalid in the present topic."""
-        known = self.numbers.get(broker)
-        return known is not None and number is not None and known.differs(number)
+    def is_other(self, broker: str, incarnation: TopicIncarnation | None) -> bool:
+        """Whether offsets in a topic of this incarnation are invalid in the present topic."""
+        known = self.incarnations.get(broker)
+        return known is not None and incarnation is not None and known.surely_differs(incarnation)

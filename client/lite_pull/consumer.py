@@ -1,10 +1,10 @@
 """LitePullConsumer: a consumer whose user polls for messages, and may choose the queues that it reads.
 
 RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. It either subscribes and is a member of the group that
-owns some of the queues, or it assigns queues to itself and is not a member; `client/lite_pull/poll_commits.py` defines
-which messages are processed. Differences from RocketMQ: offsets are committed after processing instead of when a poll
-returns; it heartbeats and rebalances at its start; a paused queue delivers nothing until it is resumed, also after a
-rebalance.
+owns some of the queues, or it assigns queues to itself and is not a member; `client/lite_pull/polled_messages.py`
+defines which messages are processed. Differences from RocketMQ: offsets are committed after processing instead of when
+a poll returns; it heartbeats and rebalances at its start; a paused queue delivers nothing until it is resumed, also
+after a rebalance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from client.leases.offset_store import CommittedOffsetStore, OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.listeners.listener import MessageQueueListener, TopicQueuesListener
 from client.listeners.topic_queues_watch import TopicQueuesWatch
-from client.lite_pull.poll_commits import PollCommits
+from client.lite_pull.polled_messages import PolledMessages
 from client.lite_pull.ready_queues import ReadyQueues
 from client.options import LitePullOptions, split_options
 from client.pull.owned_queue import OwnedQueue
@@ -77,7 +77,7 @@ class LitePullConsumer(GroupConsumer):
         self._assigned: dict[MessageQueue, None] = {}
         self._assigned_topics: dict[str, SubscriptionData] = {}
         self._paused: dict[MessageQueue, None] = {}
-        self._commits = PollCommits(auto_commit=self.poll_options.auto_commit)
+        self._commits = PolledMessages(auto_commit=self.poll_options.auto_commit)
         self._topic_queues = TopicQueuesWatch(self._queues_of)
         self._ready = ReadyQueues()
 
@@ -226,12 +226,12 @@ class LitePullConsumer(GroupConsumer):
             )
         if not self._subscriptions and not self._assigned:
             raise IllegalOperation("nothing to poll: subscribe to a topic or assign queues first")
-        self._commits.processed()
+        self._commits.finish_polled()
         await self._ready.wait(timeout_s)
         self._background.check()
         taken = self._ready.poll(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
-            self._commits.polled(owned, messages, self.config.clock_ms())
+            self._commits.add_polled(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
 
     def _queue_started(self, owned: OwnedQueue) -> None:
@@ -335,7 +335,7 @@ class LitePullConsumer(GroupConsumer):
         # During the request the queue may have been lost, and may even have returned, as another object.
         if self._owned(owned.queue) is not owned:
             raise IllegalOperation(f"{owned.queue} was lost and regained during the seek: seek again")
-        self._commits.moved(owned, self._pulled().restart(owned, offset))
+        self._commits.replace_queue(owned, self._pulled().restart(owned, offset))
 
     # --- pausing -----------------------------------------------------------------------------------------------------
 

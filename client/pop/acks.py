@@ -15,7 +15,7 @@ from functools import partial
 
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
-from client.pop.message import AckRun, Handle
+from client.pop.message import AckedOffsets, Handle
 from client.pop.requests import Dead, PopRequests
 from model.errors import IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
 from model.limits import MAX_ACK_BATCH
@@ -77,7 +77,7 @@ class PopAcks:
             batch.size += 1
         return batch
 
-    def add_run(self, run: AckRun) -> list[AckBatch]:
+    def add_offsets(self, run: AckedOffsets) -> list[AckBatch]:
         """Acknowledge messages of one delivery; see `add`. Returns their batches."""
         queue, token, offsets = run
         batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)

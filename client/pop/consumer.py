@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from client.options import ConsumerOptions, split_options
 from client.pop.acks import AckBatch
-from client.pop.message import Handle, PopMessage, decode_handle, encode_handle, handle_of, runs_of
+from client.pop.message import Handle, PopMessage, decode_handle, encode_handle, group_by_delivery, handle_of
 from client.pop.receiver import PopReceiver
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
@@ -161,9 +161,9 @@ class PopConsumer(GroupConsumer):
             return None
         check_several("the messages to acknowledge", messages)
         several = list(messages)
-        runs = runs_of(several)
+        runs = group_by_delivery(several)
         dead: dict[Handle, ReceiptHandleDead] = {}
-        for batch in dict.fromkeys(batch for run in runs for batch in receiver.acks.add_run(run)):
+        for batch in dict.fromkeys(batch for run in runs for batch in receiver.acks.add_offsets(run)):
             await _answered(batch)
             dead.update(batch.dead)
         if not dead:

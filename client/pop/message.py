@@ -60,7 +60,7 @@ class PopMessage(MessageExt):
         self.token, self.visible_ms = token, visible_ms
 
 
-class AckRun(NamedTuple):
+class AckedOffsets(NamedTuple):
     """Messages of one delivery that are acknowledged together: one row of a request."""
 
     queue: MessageQueue
@@ -73,20 +73,20 @@ _queue_of = itemgetter(0)
 _offset_of = itemgetter(1)
 
 
-def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
+def group_by_delivery(messages: Sequence[PopMessage | str]) -> list[AckedOffsets]:
     """Group messages and receipt handles into runs, in their order; see `decode_handle` for errors."""
     if set(map(type, messages)) != {PopMessage}:
         handles = [handle_of(each) if isinstance(each, PopMessage) else decode_handle(each) for each in messages]
-        return [AckRun(queue, token, [offset]) for queue, offset, token in handles]
-    runs: list[AckRun] = []
+        return [AckedOffsets(queue, token, [offset]) for queue, offset, token in handles]
+    runs: list[AckedOffsets] = []
     for token, group in groupby(messages, _token_of):
         own = list(group)
         queue = _queue_of(own[0])
         # No Python code runs per message: all messages of one delivery share the object of their queue.
         if all(map(is_, map(_queue_of, own), repeat(queue))):
-            runs.append(AckRun(queue, token, list(map(_offset_of, own))))
+            runs.append(AckedOffsets(queue, token, list(map(_offset_of, own))))
         else:
-            runs += [AckRun(_queue_of(message), token, [_offset_of(message)]) for message in own]
+            runs += [AckedOffsets(_queue_of(message), token, [_offset_of(message)]) for message in own]
     return runs
 
 

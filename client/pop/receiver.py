@@ -172,7 +172,7 @@ class PopReceiver(PopIntake):
             self._waiting.pop(this, None)
 
     def _cancel_pops(self, this: _Receive) -> None:
-        """Let held pops of a cancelled call take no messages, and return messages that come all the same."""
+        """Let parked pops of a cancelled call take no messages, and return messages that come all the same."""
         this.is_cancelled = True
         for broker_name in dict.fromkeys(target.queue.broker_name for target in this.asked if target.popping):
             self.requests.cancel(broker_name)

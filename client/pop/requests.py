@@ -148,7 +148,7 @@ class PopRequests:
         raise_for_code(await self._request(broker_name, (RequestCode.RETURN_MESSAGES, member, body, timeout_s)))
 
     def cancel(self, broker_name: str) -> None:
-        """End the held pops of this member, if its connection is open; a hint, which a broker of RocketMQ ignores."""
+        """End the parked pops of this member, if its connection is open; a hint, which a broker of RocketMQ ignores."""
         self._notify(broker_name, RequestCode.CANCEL_POP)
 
     def keep(self, messages: Sequence[PopMessage]) -> None:

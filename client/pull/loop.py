@@ -43,7 +43,7 @@ from model.limits import (
 from model.record import RecordCorrupt
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -171,8 +171,8 @@ class PullLoop:
             owned.first_pull_seen = True
             offset = owned.process_queue.pull_offset
             self._emit(EventKind.FIRST_PULL, queue, cause=owned.cause, version=owned.token, offset=offset)
-        if owned.number is not None:
-            header |= owned.number.to_header()
+        if owned.incarnation is not None:
+            header |= owned.incarnation.to_header()
         if owned.token >= 0:
             # After the last wait: an offset that `next_commit` returns counts as sent, so it must leave now.
             header["token"] = owned.token
@@ -207,7 +207,7 @@ class PullLoop:
             owned.process_queue.advance(response.header["next_offset"])
             if code == _NOT_FOUND:
                 self._hold_s = min(self._hold_s + PULL_SUSPEND_S, MAX_PULL_SUSPEND_S)
-        elif code == _MOVED and TopicNumber.from_header(response.header) is not None:
+        elif code == _MOVED and TopicIncarnation.from_header(response.header) is not None:
             self._callbacks.recreated(owned)
             return False
         elif code == _MOVED:

@@ -19,7 +19,7 @@ from client.pull.ordered_process_queue import OrderedProcessQueue, by_key, whole
 from client.pull.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.command import Command
 
 
@@ -54,7 +54,9 @@ class OwnedQueue:
     process_queue: ProcessQueue
     cause: str = ""  # id of the root trigger of its grant, for its first events
     session: LeaseSession | None = None  # that in which the broker confirmed the lease; None without a lease
-    number: TopicNumber | None = None  # of the topic that its offsets count in; None under a lease, or if unknown
+    incarnation: TopicIncarnation | None = (
+        None  # of the topic that its offsets count in; None under a lease, or if unknown
+    )
     # the scope of its pull loop; cancelled when the queue is revoked while no pull is outstanding
     pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     pending_pull: asyncio.Future[Command | None] | None = None  # may be parked at the broker; see `cancel_pending_pull`

@@ -140,7 +140,7 @@ class PulledQueues(ABC):
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull an owned queue from another offset on; its fetched messages are dropped."""
         process_queue = process_queue_for(self._options, offset)
-        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.number)
+        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.incarnation)
         self._apply(events.QueueRestarted(owned, again))
         return again
 

@@ -6,8 +6,9 @@ RocketMQ decides when it first sees the queue, and loses the messages sent befor
 (RebalancePushImpl.computePullFromWhere).
 
 A topic may be deleted and created again under its name, and a broker may come back with a new disk. Old offsets would
-then skip the first messages, so offsets are stored with the number of the topic (`model/topic_number.py`). The consumer
-compares it before it acquires queues, and the broker at each pull and commit. RocketMQ uses the old offsets.
+then skip the first messages, so offsets are stored with the incarnation of the topic (`model/topic_incarnation.py`).
+The consumer compares it before it acquires queues, and the broker at each pull and commit. RocketMQ uses the old
+offsets.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from client.rebalance.ownership import MemberContext
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
 _Place = tuple[str, str]
-"""A topic and the name of a broker, which has one number for the topic."""
+"""A topic and the name of a broker, which has one incarnation for the topic."""
 
 
 def _place(queue: MessageQueue) -> _Place:
@@ -61,7 +62,7 @@ class StartOffsets:
 
         failed = await self._check_topics(queues)
         known = await self._offsets.read(
-            [queue for queue in queues if _place(queue) not in failed or self.number_of(queue)]
+            [queue for queue in queues if _place(queue) not in failed or self.incarnation_of(queue)]
         )
         starts |= {queue: offset for queue, offset in known.items() if offset is not None}
         new = [queue for queue, offset in known.items() if offset is None and _place(queue) not in failed]
@@ -71,8 +72,8 @@ class StartOffsets:
     async def _check_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
         """Drop the offsets of queues whose topic was created again; returns the places that did not answer.
 
-        Without an answer a queue may begin at an offset whose topic number is known: the broker compares that number at
-        each pull.
+        Without an answer a queue may begin at an offset whose topic incarnation is known: the broker compares that
+        incarnation at each pull.
         """
         looks: dict[_Place, TopicAnswer] = {}
         one_of = {_place(queue): queue for queue in queues}
@@ -88,25 +89,31 @@ class StartOffsets:
             if answer.clock_ms is not None:
                 self._clocks[broker] = answer.clock_ms
         for place, answer in sorted(looks.items()):
-            self._record_number(place, answer.number, [queue for queue in queues if _place(queue) == place])
+            self._record_incarnation(place, answer.incarnation, [queue for queue in queues if _place(queue) == place])
         return one_of.keys() - looks.keys()
 
-    def _record_number(self, place: _Place, number: TopicNumber | None, queues: list[MessageQueue]) -> None:
-        before, has_offsets = self.number_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
+    def _record_incarnation(
+        self, place: _Place, incarnation: TopicIncarnation | None, queues: list[MessageQueue]
+    ) -> None:
+        before, has_offsets = self.incarnation_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
         who = f"{self._client_id}: group {self._group}: topic {place[0]} on broker {place[1]}"
-        if self._offsets.record(*place, number, self._clocks):
+        if self._offsets.record(*place, incarnation, self._clocks):
             logger.warning(
                 "%s is not the topic that was read before: it was deleted and created again, or the broker has a new "
-                "disk (number %s, now %s). The offsets so far mean nothing in it and are dropped",
-                *(who, before, number),
+                "disk (incarnation %s, now %s). The offsets so far mean nothing in it and are dropped",
+                *(who, before, incarnation),
             )
-        elif before is None and number is not None and has_offsets:
-            logger.info("%s: offsets that were stored without its number count as those of number %s", who, number)
+        elif before is None and incarnation is not None and has_offsets:
+            logger.info(
+                "%s: offsets that were stored without its incarnation count as those of incarnation %s",
+                who,
+                incarnation,
+            )
 
-    def number_of(self, queue: MessageQueue) -> TopicNumber | None:
-        """The number of the topic to which the stored offset of a queue belongs; None if unknown."""
+    def incarnation_of(self, queue: MessageQueue) -> TopicIncarnation | None:
+        """The incarnation of the topic to which the stored offset of a queue belongs; None if unknown."""
         wanted = self._offsets.wanted_topic(queue.topic)
-        return None if wanted is None else wanted.numbers.get(queue.broker_name)
+        return None if wanted is None else wanted.incarnations.get(queue.broker_name)
 
     async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
         options = self._options

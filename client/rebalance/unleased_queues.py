@@ -73,11 +73,11 @@ class UnleasedQueues(PulledQueues):
             still = set(self._wanted(topics)) if starts else set()
             for queue in ask.wanted:
                 if queue in starts and queue in still:
-                    process_queue, number = (
+                    process_queue, incarnation = (
                         process_queue_for(self._options, starts[queue]),
-                        self._starts.number_of(queue),
+                        self._starts.incarnation_of(queue),
                     )
-                    begun = OwnedQueue(queue, NO_LEASE, process_queue, cause, number=number)
+                    begun = OwnedQueue(queue, NO_LEASE, process_queue, cause, incarnation=incarnation)
                     self._apply(events.QueueGranted(begun, None))
                 else:
                     self._apply(events.RequestFailed(queue, definite=True))
@@ -100,7 +100,7 @@ class UnleasedQueues(PulledQueues):
 
     def _set_start_offset(self, owned: OwnedQueue) -> None:
         wanted = self._offsets.wanted_topic(owned.queue.topic)
-        if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.number):
+        if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.incarnation):
             super()._set_start_offset(owned)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:

@@ -24,7 +24,7 @@ export function clusterView(view) {
     ),
     h("h2", {}, "Brokers"),
     table(
-      ["broker", "address", "state", "replicas", ">up", ">topics", ">groups", ">held pulls", ">disk free"],
+      ["broker", "address", "state", "replicas", ">up", ">topics", ">groups", ">parked pulls", ">disk free"],
       found.brokers.map((each) => [
         each.name,
         each.address,

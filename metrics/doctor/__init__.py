@@ -3,8 +3,8 @@
     snapshot.py   the observed state: name servers, brokers, groups twice, events
     rules.py      derives diagnoses from a snapshot, one rule for each kind of subject (pure)
     copies.py     the rule about brokers with copies (pure)
-    troubles.py   the name and the remedy of each problem (pure)
-    look.py       queries name servers and brokers, and reads the trace
+    problems.py   the name and the remedy of each problem (pure)
+    observe.py       queries name servers and brokers, and reads the trace
 
 Read `rules.py` first. `rlab doctor` prints what it returns.
 """

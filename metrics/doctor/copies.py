@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from metrics.doctor.problems import Diagnosis, Problem, make_diagnosis
 from metrics.doctor.snapshot import Snapshot
-from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
 from model.replica_limits import REPLICA_MAX_LAG_BYTES
 from model.replica_set import NO_MASTER
@@ -23,9 +23,9 @@ _STEPS: Final = ("catching up", "snapshot", "following")
 """States of a replica that is connected and not in sync, in the order in which they come."""
 
 
-def copies(seen: Snapshot) -> Iterator[Diagnosis]:
+def copies(snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Find the problems of the replicas of each broker that has copies."""
-    for name, (before, now) in sorted(seen.sets.items()):
+    for name, (before, now) in sorted(snapshot.sets.items()):
         yield from _master(name, before, now)
         yield from _in_sync(name, before, now)
         yield from _machines(name, now)
@@ -33,11 +33,11 @@ def copies(seen: Snapshot) -> Iterator[Diagnosis]:
         yield from _lease(name, now)
 
 
-def another_copy(seen: Snapshot, broker: str) -> int:
+def another_copy(snapshot: Snapshot, broker: str) -> int:
     """The first replica of a broker that is in sync, answers and is not the master; 0 without one."""
-    if broker not in seen.sets:
+    if broker not in snapshot.sets:
         return 0
-    now = seen.sets[broker][1]
+    now = snapshot.sets[broker][1]
     able = [each.replica_id for each in now.replicas if each.in_sync and not each.failure]
     return min((each for each in able if each != now.row.master), default=0)
 
@@ -60,8 +60,8 @@ def _master(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[
         evidence += f"; {_numbers(able)} in sync and can take over without loss"
     else:
         evidence += f"; no other replica is in sync and answers (in sync: {', '.join(map(str, row.in_sync))})"
-    yield found(
-        Trouble.MASTER_AWAY,
+    yield make_diagnosis(
+        Problem.MASTER_AWAY,
         f"broker {name}",
         evidence,
         broker=name,
@@ -69,8 +69,8 @@ def _master(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[
     )
 
 
-def _serves(seen: ReplicaSetInfo) -> bool:
-    return any(each.role == _MASTER and each.replica_id == seen.row.master for each in seen.replicas)
+def _serves(snapshot: ReplicaSetInfo) -> bool:
+    return any(each.role == _MASTER and each.replica_id == snapshot.row.master for each in snapshot.replicas)
 
 
 def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
@@ -86,8 +86,8 @@ def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator
         evidence.append(f"only {len(now.replicas)} joined the set")
     if n < row.min_in_sync:
         evidence.append(f"sends are refused, because min_in_sync is {row.min_in_sync}")
-    trouble = Trouble.ONE_COPY if n == 1 else Trouble.COPIES_MISSING
-    yield found(trouble, f"broker {name}", "; ".join(evidence), broker=name)
+    problem = Problem.ONE_COPY if n == 1 else Problem.COPIES_MISSING
+    yield make_diagnosis(problem, f"broker {name}", "; ".join(evidence), broker=name)
 
 
 def _returns(before: ReplicaInfo | None, now: ReplicaInfo) -> bool:
@@ -109,8 +109,8 @@ def _why_not(replica: ReplicaInfo) -> str:
 def _machines(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
     hosts = {parse_address(each.address)[0] for each in now.replicas}
     if len(hosts) == 1 < len(now.replicas):
-        yield found(
-            Trouble.COPIES_TOGETHER,
+        yield make_diagnosis(
+            Problem.COPIES_TOGETHER,
             f"broker {name}",
             f"all {len(now.replicas)} replicas are at {hosts.pop()}",
             broker=name,
@@ -120,8 +120,8 @@ def _machines(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
 def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
     cut_off = sorted(_without_register(before) & _without_register(now))
     if cut_off:
-        yield found(
-            Trouble.REGISTER_AWAY,
+        yield make_diagnosis(
+            Problem.REGISTER_AWAY,
             f"broker {name}",
             f"the register of the set does not answer replica {', '.join(map(str, cut_off))}",
         )
@@ -131,7 +131,7 @@ def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterato
         host = parse_address(each.address)[0]
         if each.role == _MASTER and hosts == {host} and len(now.replicas) > 1:
             evidence = f"the master, replica {each.replica_id}, and the register of the set are both at {host}"
-            yield found(Trouble.REGISTER_TOGETHER, f"broker {name}", evidence, broker=name)
+            yield make_diagnosis(Problem.REGISTER_TOGETHER, f"broker {name}", evidence, broker=name)
 
 
 def _lease(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
@@ -142,11 +142,11 @@ def _lease(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
                 f"{each.lease_margin_s:.2f} s of the lease of {lease_s:g} s were left when the master renewed it last "
                 "minute: without any, another replica takes over although the master runs"
             )
-            yield found(Trouble.LEASE_SHORT, f"broker {name}", evidence)
+            yield make_diagnosis(Problem.LEASE_SHORT, f"broker {name}", evidence)
 
 
-def _without_register(seen: ReplicaSetInfo) -> set[int]:
-    return {each.replica_id for each in seen.replicas if not each.failure and not each.register_answers}
+def _without_register(snapshot: ReplicaSetInfo) -> set[int]:
+    return {each.replica_id for each in snapshot.replicas if not each.failure and not each.register_answers}
 
 
 def _numbers(replica_ids: tuple[int, ...] | list[int]) -> str:

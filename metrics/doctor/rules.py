@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from client.admin.records import GroupInfo, QueueProgress
 from metrics.doctor.copies import another_copy, copies
+from metrics.doctor.problems import Diagnosis, Problem, make_diagnosis
 from metrics.doctor.snapshot import Snapshot
-from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.absent_broker import in_time
 from model.counted import counted
 from model.events import Event, EventKind
@@ -30,131 +30,133 @@ RESTART_MS = 60_000.0
 _SHOWN = 5
 
 
-def diagnose(seen: Snapshot) -> list[Diagnosis]:
+def diagnose(snapshot: Snapshot) -> list[Diagnosis]:
     """Return all problems, first of servers, then of groups; the list is empty for a healthy cluster."""
-    return [finding for rule in _RULES for finding in rule(seen)]
+    return [finding for rule in _RULES for finding in rule(snapshot)]
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 
 
-def _name_servers(seen: Snapshot) -> Iterator[Diagnosis]:
-    answering = [each for each in seen.name_servers if not each.error]
-    for each in seen.name_servers:
+def _name_servers(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    answering = [each for each in snapshot.name_servers if not each.error]
+    for each in snapshot.name_servers:
         if each.error:
-            yield found(Trouble.NAME_SERVER_AWAY, f"name server {each.address}", each.error)
+            yield make_diagnosis(Problem.NAME_SERVER_AWAY, f"name server {each.address}", each.error)
     for name in sorted({name for each in answering for name in each.brokers}):
         listed = {each.address: each.brokers.get(name, "not registered") for each in answering}
         if len(set(listed.values())) > 1:
-            yield found(
-                Trouble.NAME_SERVERS_DIFFER,
+            yield make_diagnosis(
+                Problem.NAME_SERVERS_DIFFER,
                 f"broker {name}",
                 "; ".join(f"{address} says {value}" for address, value in listed.items()),
             )
 
 
-def _absent_brokers(seen: Snapshot) -> Iterator[Diagnosis]:
-    registered = {each.name for each in seen.brokers}
-    for away in seen.absence.brokers:
-        if away.broker_name in seen.sets or (away.is_master and away.broker_name in registered):
+def _absent_brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    registered = {each.name for each in snapshot.brokers}
+    for away in snapshot.absence.brokers:
+        if away.broker_name in snapshot.sets or (away.is_master and away.broker_name in registered):
             continue  # a replica of a set, or it left while the doctor was reading: another rule reports it
         topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
         queues = sum(config.read_queue_nums for config in topics)
         with_it = f", and {counted(queues, 'queue', 'is', 'are')} away with it" if queues else ""
-        if away.broker_name in seen.missing.parts:
+        if away.broker_name in snapshot.missing.parts:
             with_it += "; its part of the trace is missing"
         replica = "" if away.is_master else f" id {away.broker_id}"
-        yield found(
-            Trouble.BROKER_AWAY,
+        yield make_diagnosis(
+            Problem.BROKER_AWAY,
             f"broker {away.broker_name}{replica}",
             f"at {away.address} it {away.reason} {in_time(away.away_s)} ago without a goodbye{with_it}",
         )
 
 
-def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
-    for each in seen.brokers:
+def _brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for each in snapshot.brokers:
         subject = f"broker {each.name}"
         if each.info is None:
-            if each.name in seen.sets:
+            if each.name in snapshot.sets:
                 continue  # another rule reports a set without a master
-            yield found(
-                Trouble.BROKER_AWAY,
+            yield make_diagnosis(
+                Problem.BROKER_AWAY,
                 subject,
                 f"it is registered at {each.address}, but does not answer there: {each.error}",
             )
             continue
         if each.info.name != each.name:
-            yield found(
-                Trouble.WRONG_BROKER,
+            yield make_diagnosis(
+                Problem.WRONG_BROKER,
                 subject,
                 f"it is registered at {each.address}, but broker {each.info.name} answers there",
             )
         if each.info.quirks:
-            yield found(Trouble.QUIRKS_ON, subject, f"it reproduces defects of RocketMQ: {', '.join(each.info.quirks)}")
+            yield make_diagnosis(
+                Problem.QUIRKS_ON, subject, f"it reproduces defects of RocketMQ: {', '.join(each.info.quirks)}"
+            )
         if each.info.events_dropped:
-            yield found(
-                Trouble.EVENTS_LOST,
+            yield make_diagnosis(
+                Problem.EVENTS_LOST,
                 subject,
                 f"{each.info.events_dropped} events never reached SYS_TRACE since it started",
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
             evidence = f"{counted(damaged, 'message', 'is', 'are')} damaged or missing in its files"
-            if copy := another_copy(seen, each.name):
-                yield found(Trouble.MASTER_DAMAGED, subject, evidence, broker=each.name, replica=str(copy))
+            if copy := another_copy(snapshot, each.name):
+                yield make_diagnosis(Problem.MASTER_DAMAGED, subject, evidence, broker=each.name, replica=str(copy))
             else:
-                yield found(Trouble.MESSAGES_DAMAGED, subject, evidence)
+                yield make_diagnosis(Problem.MESSAGES_DAMAGED, subject, evidence)
 
 
-def _disks(seen: Snapshot) -> Iterator[Diagnosis]:
-    for each in seen.brokers:
+def _disks(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for each in snapshot.brokers:
         if each.info is None or each.info.disk_total_bytes <= 0:
             continue
         free, total = each.info.disk_free_bytes, each.info.disk_total_bytes
         evidence = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
         if each.info.disk_full:
-            yield found(Trouble.DISK_FULL, f"broker {each.name}", f"it refuses sends; {evidence}")
+            yield make_diagnosis(Problem.DISK_FULL, f"broker {each.name}", f"it refuses sends; {evidence}")
         elif free < total * DISK_LOW_SHARE:
-            yield found(Trouble.DISK_FILLS, f"broker {each.name}", evidence)
+            yield make_diagnosis(Problem.DISK_FILLS, f"broker {each.name}", evidence)
 
 
-def _held_logs(seen: Snapshot) -> Iterator[Diagnosis]:
-    for each in seen.brokers:
+def _held_logs(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for each in snapshot.brokers:
         # While the log exceeds a limit because of a holder, the broker reports the holder and the remedy.
         if each.info is not None and each.info.log_held_by:
-            yield found(Trouble.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
+            yield make_diagnosis(Problem.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
 
 
-def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
-    for each in seen.brokers:
+def _clocks(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for each in snapshot.brokers:
         ahead = each.clock_ahead_ms
         if ahead is not None and abs(ahead) > CLOCKS_APART_MS + each.round_trip_ms:
-            yield found(
-                Trouble.CLOCKS_APART,
+            yield make_diagnosis(
+                Problem.CLOCKS_APART,
                 f"broker {each.name}",
                 f"its clock is {abs(ahead) / 1000:.1f} s {'ahead of' if ahead > 0 else 'behind'} the one here",
             )
-    brokers = {each.name for each in seen.brokers}
-    for fault in seen.clocks:
+    brokers = {each.name for each in snapshot.brokers}
+    for fault in snapshot.clocks:
         if fault.node not in brokers and abs(fault.ahead_ms) > CLOCKS_APART_MS:
-            yield found(
-                Trouble.CLOCKS_APART,
+            yield make_diagnosis(
+                Problem.CLOCKS_APART,
                 f"client {fault.node}",
-                f"{fault} by its events of the last {seen.minutes:g} minutes, compared with events of other nodes",
+                f"{fault} by its events of the last {snapshot.minutes:g} minutes, compared with events of other nodes",
             )
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def _agreement(seen: Snapshot) -> Iterator[Diagnosis]:
-    for name, (_, now) in seen.groups.items():
+def _agreement(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for name, (_, now) in snapshot.groups.items():
         for each in now.disagreements:
-            yield found(Trouble.MEMBERS_DISAGREE, f"group {name}", str(each), consequence=each.consequence)
+            yield make_diagnosis(Problem.MEMBERS_DISAGREE, f"group {name}", str(each), consequence=each.consequence)
 
 
-def _views(seen: Snapshot) -> Iterator[Diagnosis]:
-    for name, looks in seen.groups.items():
+def _views(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for name, looks in snapshot.groups.items():
         missing: list[set[tuple[str, str]]] = []
         for info in looks:
             brokers = {broker for member in info.members for broker in member.brokers}
@@ -162,25 +164,25 @@ def _views(seen: Snapshot) -> Iterator[Diagnosis]:
                 {(member.client_id, broker) for member in info.members for broker in brokers - set(member.brokers)}
             )
         for client_id, broker in sorted(missing[0] & missing[1])[:_SHOWN]:
-            yield found(
-                Trouble.MEMBER_UNKNOWN,
+            yield make_diagnosis(
+                Problem.MEMBER_UNKNOWN,
                 f"group {name}",
                 f"broker {broker} does not know member {client_id}, which other brokers list",
             )
 
 
-def _owners(seen: Snapshot) -> Iterator[Diagnosis]:
-    for name, (before, now) in seen.groups.items():
+def _owners(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for name, (before, now) in snapshot.groups.items():
         if now.broadcasting or not now.members or now.switched_off:
             continue
         orphans = _orphans(before) & _orphans(now)
         if orphans:
             who = sorted({client_id for each in now.queues if each.queue in orphans for client_id in each.targets})
             reason = f"{', '.join(who)} should own them" if who else "no member's strategy takes them"
-            yield found(
-                Trouble.QUEUES_WITHOUT_OWNER,
+            yield make_diagnosis(
+                Problem.QUEUES_WITHOUT_OWNER,
                 f"group {name}",
-                f"{_some(sorted(orphans))} have had no owner for {seen.between_s:.0f} s; {reason}",
+                f"{_some(sorted(orphans))} have had no owner for {snapshot.interval_s:.0f} s; {reason}",
                 group=name,
             )
 
@@ -190,25 +192,25 @@ def _orphans(info: GroupInfo) -> set[MessageQueue]:
     return {each.queue for each in info.queues if each.owner is None and (each.targets or each.queue in stranded)}
 
 
-def _progress(seen: Snapshot) -> Iterator[Diagnosis]:
-    for name, (before, now) in seen.groups.items():
+def _progress(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for name, (before, now) in snapshot.groups.items():
         if now.broadcasting or not now.members or now.switched_off or any(member.suspended for member in now.members):
             continue
         was = {each.queue: each for each in before.queues}
         stuck = [each for each in now.queues if each.queue in was and _is_stuck(was[each.queue], each)]
         for owner in dict.fromkeys(each.owner for each in stuck):
             queues = [each.queue for each in stuck if each.owner == owner]
-            yield found(
-                Trouble.QUEUE_STUCK,
+            yield make_diagnosis(
+                Problem.QUEUE_STUCK,
                 f"group {name}",
-                f"{owner} owns {_some(queues)} with messages, and committed none in {seen.between_s:.0f} s",
+                f"{owner} owns {_some(queues)} with messages, and committed none in {snapshot.interval_s:.0f} s",
             )
         grown = now.lag - before.lag
         if grown >= LAG_GROWS_BY and not stuck:
-            yield found(
-                Trouble.LAG_GROWS,
+            yield make_diagnosis(
+                Problem.LAG_GROWS,
                 f"group {name}",
-                f"its lag grew from {before.lag} to {now.lag} in {seen.between_s:.0f} s",
+                f"its lag grew from {before.lag} to {now.lag} in {snapshot.interval_s:.0f} s",
             )
 
 
@@ -217,19 +219,19 @@ def _is_stuck(before: QueueProgress, now: QueueProgress) -> bool:
     return same_owner and bool(before.lag) and bool(now.lag) and before.committed == now.committed
 
 
-def _settings(seen: Snapshot) -> Iterator[Diagnosis]:
-    for name, (_, now) in seen.groups.items():
+def _settings(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    for name, (_, now) in snapshot.groups.items():
         if now.switched_off:
-            yield found(
-                Trouble.GROUP_OFF,
+            yield make_diagnosis(
+                Problem.GROUP_OFF,
                 f"group {name}",
                 f"it is switched off on {', '.join(now.switched_off)}, and its lag is {now.lag}",
                 group=name,
             )
         for member in now.members:
             if member.suspended:
-                yield found(
-                    Trouble.MEMBER_SUSPENDED,
+                yield make_diagnosis(
+                    Problem.MEMBER_SUSPENDED,
                     f"group {name}",
                     f"{member.client_id} is suspended, and owns {counted(len(member.queues), 'queue')}",
                 )
@@ -238,34 +240,34 @@ def _settings(seen: Snapshot) -> Iterator[Diagnosis]:
 # --- the last minutes -------------------------------------------------------------------------------------------------
 
 
-def _events(seen: Snapshot) -> Iterator[Diagnosis]:
-    by_subject: dict[tuple[Trouble, str], list[Event]] = defaultdict(list)
-    for event in seen.events:
+def _events(snapshot: Snapshot) -> Iterator[Diagnosis]:
+    by_subject: dict[tuple[Problem, str], list[Event]] = defaultdict(list)
+    for event in snapshot.events:
         rule = _OF_EVENTS.get(event.kind)
         if rule is not None and event.group:
             by_subject[rule, event.group].append(event)
-    for (trouble, group), events in sorted(by_subject.items()):
+    for (problem, group), events in sorted(by_subject.items()):
         last = events[-1]
         n = sum(max(1, event.n) for event in events)
-        evidence = f"{_EVIDENCE[trouble](last, n)} in the last {seen.minutes:g} minutes"
-        yield found(trouble, f"group {group}", evidence, group=group)
+        evidence = f"{_EVIDENCE[problem](last, n)} in the last {snapshot.minutes:g} minutes"
+        yield make_diagnosis(problem, f"group {group}", evidence, group=group)
 
 
-_OF_EVENTS: dict[str, Trouble] = {
-    EventKind.LISTENER_TIMED_OUT: Trouble.LISTENER_HANGS,
-    EventKind.DEAD_LETTER: Trouble.DEAD_LETTERS,
-    EventKind.OFFSET_MOVED: Trouble.MESSAGES_MISSED,
-    EventKind.CLIENT_ID_CONFLICT: Trouble.CLIENT_ID_TWICE,
+_OF_EVENTS: dict[str, Problem] = {
+    EventKind.LISTENER_TIMED_OUT: Problem.LISTENER_HANGS,
+    EventKind.DEAD_LETTER: Problem.DEAD_LETTERS,
+    EventKind.OFFSET_MOVED: Problem.MESSAGES_MISSED,
+    EventKind.CLIENT_ID_CONFLICT: Problem.CLIENT_ID_TWICE,
 }
-_EVIDENCE: dict[Trouble, Callable[[Event, int], str]] = {
-    Trouble.LISTENER_HANGS: lambda event, n: (
+_EVIDENCE: dict[Problem, Callable[[Event, int], str]] = {
+    Problem.LISTENER_HANGS: lambda event, n: (
         f"listener {event.detail} of {event.client} did not return for {n} messages"
     ),
-    Trouble.DEAD_LETTERS: lambda event, n: f"{n} messages became dead letters, the last on {event.topic}",
-    Trouble.MESSAGES_MISSED: lambda event, n: (
+    Problem.DEAD_LETTERS: lambda event, n: f"{n} messages became dead letters, the last on {event.topic}",
+    Problem.MESSAGES_MISSED: lambda event, n: (
         f"{event.client} had to skip messages of {event.topic} that are not there any more"
     ),
-    Trouble.CLIENT_ID_TWICE: lambda event, n: f"a second process at {event.detail} used the client id {event.client}",
+    Problem.CLIENT_ID_TWICE: lambda event, n: f"a second process at {event.detail} used the client id {event.client}",
 }
 
 
@@ -293,25 +295,25 @@ class _Joins:
         return self.n - self.peak
 
 
-def _restless(seen: Snapshot) -> Iterator[Diagnosis]:
+def _restless(snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Find groups whose members keep leaving and joining.
 
     A first start, one restart of each member, and registrations at a restarted broker do not count.
     """
     restarted_ms: dict[str, float] = {}
     groups: dict[str, _Joins] = {}
-    for event in seen.events:
+    for event in snapshot.events:
         if event.kind == EventKind.BROKER_UP and event.node == event.broker:
             restarted_ms[event.broker] = event.t_ms
         is_new = event.t_ms - restarted_ms.get(event.broker, -math.inf) > RESTART_MS
         if is_new and event.kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE):
             groups.setdefault(event.group, _Joins(event)).add(event)
     for group, joins in sorted(groups.items()):
-        minutes = max(1.0, (seen.events[-1].t_ms - joins.began_ms) / 60_000)
+        minutes = max(1.0, (snapshot.events[-1].t_ms - joins.began_ms) / 60_000)
         n = joins.replacements
         if n / minutes > RESTLESS_JOINS_PER_MINUTE and n > max(2 * RESTLESS_JOINS_PER_MINUTE, joins.peak):
-            yield found(
-                Trouble.GROUP_RESTLESS,
+            yield make_diagnosis(
+                Problem.GROUP_RESTLESS,
                 f"group {group}",
                 f"{n} times a member joined in place of one that had left, in {minutes:.0f} minutes; the group had at "
                 f"most {joins.peak} members at a time",

@@ -18,7 +18,7 @@ from traces.figures.clocks.clocks import ClockFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerSeen:
+class ObservedNameServer:
     """A name server: the brokers that it lists, or the error of the request."""
 
     address: str
@@ -27,7 +27,7 @@ class NameServerSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSeen:
+class ObservedBroker:
     """A registered broker: its state, or the error of the request."""
 
     name: str
@@ -44,7 +44,7 @@ class Snapshot:
 
     Attributes:
         groups: each group, at the first and at the second observation.
-        between_s: time between the two observations, in seconds.
+        interval_s: time between the two observations, in seconds.
         events: the events of the last minutes, in the order in which they happened, with corrected times.
         clocks: the clocks that were wrong, as computed from these events.
         minutes: the period of `events`, in minutes.
@@ -53,10 +53,10 @@ class Snapshot:
         sets: the replicas of each broker that has copies, at the first and at the second observation.
     """
 
-    name_servers: tuple[NameServerSeen, ...]
-    brokers: tuple[BrokerSeen, ...]
+    name_servers: tuple[ObservedNameServer, ...]
+    brokers: tuple[ObservedBroker, ...]
     groups: Mapping[str, tuple[GroupInfo, GroupInfo]]
-    between_s: float
+    interval_s: float
     events: tuple[Event, ...]
     minutes: float
     clocks: tuple[ClockFault, ...] = ()

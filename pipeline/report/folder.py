@@ -12,7 +12,7 @@ from model.errors import ConfigError
 from pipeline.python_worker import no_search_for_cycles
 from pipeline.report.data import CLOCKS, MISSING, Report, read_report
 from pipeline.report.page import page
-from pipeline.trace.alone import events_of, in_right_times, read_trace, write_tables
+from pipeline.trace.alone import events_of, in_right_times, read_trace, write_arrow_tables
 from pipeline.trace.files import other_lines
 from traces.check.words import clock_text
 from traces.figures.clocks.clocks import ClockFault
@@ -68,7 +68,7 @@ def write_short_report(
         trace, others = read_trace(traces)
         recorded = events_of(trace)
         events, clocks = in_right_times(recorded)
-        write_tables(events, directory / TABLES, group=group, trace=trace if events is recorded else None)
+        write_arrow_tables(events, directory / TABLES, group=group, trace=trace if events is recorded else None)
         write_notes(directory, "", clocks)
         if others:
             progress(other_lines(others))

@@ -95,7 +95,7 @@ def in_right_times(events: list[Event]) -> tuple[list[Event], tuple[ClockFault, 
     return events if clocks.are_right else [clocks.correct(event) for event in events], clocks.faults
 
 
-def write_tables(
+def write_arrow_tables(
     events: list[Event],
     directory: Path,
     *,

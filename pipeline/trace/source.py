@@ -91,7 +91,7 @@ def trace_events(read: DataFrame, group: str | None = None) -> DataFrame:
 
     With a `group`, only its events and events without a group.
     """
-    return each_once(events_of(read, group))
+    return without_duplicates(events_of(read, group))
 
 
 def events_of(read: DataFrame, group: str | None = None) -> DataFrame:
@@ -100,7 +100,7 @@ def events_of(read: DataFrame, group: str | None = None) -> DataFrame:
     return events if group is None else events.where(F.col("group").isin(group, ""))
 
 
-def each_once(events: DataFrame) -> DataFrame:
+def without_duplicates(events: DataFrame) -> DataFrame:
     """Remove duplicate events."""
     return events.dropDuplicates(list(_IDENTITY))
 

@@ -34,7 +34,7 @@ from pipeline.trace.clocks import clocks_of_runs, in_right_times
 from pipeline.trace.events_table import write_events
 from pipeline.trace.group_figures import write_figures
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from pipeline.trace.source import EVENT_SCHEMA, each_once, may_have_duplicates, trace_events
+from pipeline.trace.source import EVENT_SCHEMA, may_have_duplicates, trace_events, without_duplicates
 from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault
 from traces.figures.transactions import COUNTED, SINGLE, TransactionTotals
 
@@ -80,7 +80,7 @@ def write_tables(
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at the same
         # time.
         twice = set_aside(directory / "events")
-        runs, _ = write_events(each_once(spark.read.parquet(str(twice))), directory / "events")
+        runs, _ = write_events(without_duplicates(spark.read.parquet(str(twice))), directory / "events")
         events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
         shutil.rmtree(twice)
     if group is not None:

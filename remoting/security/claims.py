@@ -14,7 +14,7 @@ time, and over its restarts: the gate asks for them with `owner_of`.
 
 from __future__ import annotations
 
-from model.access_limits import CLAIM_KEPT_S, MAX_CLAIMS_OF_USER, MAX_IDS_OF_CONNECTION
+from model.access_limits import CLAIM_KEPT_S, MAX_CLAIMS_OF_CONNECTION, MAX_CLAIMS_OF_USER
 from model.errors import SystemBusy
 
 
@@ -107,7 +107,7 @@ class IdsOfConnection:
         if not self._claims.claim(name, user, self, now):
             return False
         self.names[name] = None
-        if len(self.names) > MAX_IDS_OF_CONNECTION:
+        if len(self.names) > MAX_CLAIMS_OF_CONNECTION:
             oldest = next(iter(self.names))
             del self.names[oldest]
             self._claims.release(oldest, self, now)

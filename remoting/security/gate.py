@@ -85,7 +85,7 @@ class _Session:
 class Guarded(Protocol):
     """The server behind a gate, which takes part in its decisions."""
 
-    def owner_of(self, name: str) -> str | None:
+    def user_of_id(self, name: str) -> str | None:
         """The owner of an id, for as long as the server stores a member or a query with it; else None."""
 
     def rights_changed(self, rights: Gate) -> None:
@@ -98,7 +98,7 @@ class Guarded(Protocol):
 class NoClientState:
     """The `Guarded` of a server that keeps nothing of its clients."""
 
-    def owner_of(self, name: str) -> str | None:
+    def user_of_id(self, name: str) -> str | None:
         """See `Guarded`; as the others."""
         return None
 
@@ -374,8 +374,8 @@ class Gate:
         try:
             session.principal.check(RequestCode(request.code).name, wanted(request))
             for claimed in ids_of(request):
-                is_kept = self._guarded.owner_of(claimed) not in (None, f"{USER}{name}")
-                if is_kept or not session.ids.claim(claimed, name, self._loop.time()):
+                is_known_to_server = self._guarded.user_of_id(claimed) not in (None, f"{USER}{name}")
+                if is_known_to_server or not session.ids.claim(claimed, name, self._loop.time()):
                     raise ClientIdConflict(
                         f"{shown(claimed)} belongs to another user while that user is connected or a member with "
                         "it, and some minutes longer: choose another one"

@@ -37,7 +37,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "serves it, SERVICE_NOT_AVAILABLE while the name server has just started and "
         "may not know it yet",
     ),
-    RequestCode.GET_ROUTE_OF_BROKER: RequestSchema(
+    RequestCode.GET_ROUTEINFO_FROM_BROKER: RequestSchema(
         "client -> broker",
         "Route of a topic, for clients that know only the address of a broker. The broker asks its name server; "
         "a broker without a name server answers with a route that has only itself.",

@@ -102,7 +102,7 @@ async def follow(
 
     Returns:
         Why the stream ended. The caller follows again, at once after the first loss of a connection: the master removes
-        a replica from the in-sync set that is not back within `REPLICA_BACK_S`.
+        a replica from the in-sync set that is not back within `REPLICA_RECONNECT_S`.
 
     Raises:
         IllegalOperation: the master refuses this replica by name: it is of another set or register, was forgotten, or

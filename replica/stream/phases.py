@@ -29,11 +29,11 @@ from typing import NamedTuple
 from model.replica_limits import (
     BEACON_SHARE,
     LEASE_S,
-    REPLICA_BACK_S,
     REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
     REPLICA_JOIN_LAG_BYTES,
     REPLICA_MAX_LAG_BYTES,
+    REPLICA_RECONNECT_S,
     REPLICA_REJOIN_MAX_S,
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
@@ -128,7 +128,9 @@ class ReplicaPhases:
         self._frames: deque[SentFrame] = deque()
         self._number = 0
         self._sent_at = now
-        self._disconnected_at = now - REPLICA_BACK_S + REPLICA_START_S  # a master that starts gives it time to connect
+        self._disconnected_at = (
+            now - REPLICA_RECONNECT_S + REPLICA_START_S
+        )  # a master that starts gives it time to connect
         self._lacks = False
         self._following_since = NEVER
         self._rejoin_s = 0.0
@@ -267,7 +269,7 @@ class ReplicaPhases:
         `waiting_since` is when the oldest flush was made that this replica has not acknowledged; `NEVER` without one.
         """
         if self.phase is Phase.AWAY:
-            return Departure(self._disconnected_at + REPLICA_BACK_S, "its connection is closed")
+            return Departure(self._disconnected_at + REPLICA_RECONNECT_S, "its connection is closed")
         if self._lacks:
             return Departure(0.0, "it has lost a part of the log that it had acknowledged")
         if written_position - self.acked_position > REPLICA_MAX_LAG_BYTES:

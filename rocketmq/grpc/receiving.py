@@ -208,7 +208,7 @@ def query_assignment(connection: GrpcConnection, call: GrpcCall, request: Any) -
         return [MESSAGES["QueryAssignmentResponse"](status=status(proto.OK), assignments=assignments)]
 
     connection.record_subscriptions(call, group, {})
-    return GrpcRequest(RequestCode.GET_ROUTE_OF_BROKER, {"topic": topic}, None, answer)
+    return GrpcRequest(RequestCode.GET_ROUTEINFO_FROM_BROKER, {"topic": topic}, None, answer)
 
 
 def _tags_of(expression: Expression) -> frozenset[str] | None:

@@ -39,7 +39,7 @@ def query_name_server(connection: GrpcConnection, call: GrpcCall, request: Any) 
 
 def query_broker(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
     """Translate the request for the brokers and queues of a topic, at a broker, which asks its name server."""
-    return _query(RequestCode.GET_ROUTE_OF_BROKER, request)
+    return _query(RequestCode.GET_ROUTEINFO_FROM_BROKER, request)
 
 
 def _query(code: RequestCode, request: Any) -> GrpcRequest:

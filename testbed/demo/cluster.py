@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from client.admin.admin import Admin
 from model.event_log import EventSink
 from namesrv.config import NameServerConfig
@@ -96,7 +96,9 @@ class EmbeddedCluster:
         stopped = self._stopped[name] = anyio.Event()
         try:
             async with run_broker(config) as running:
-                self._faults[name] = faults_of(running.server, running.broker.groups, running.broker.events, Random())
+                self._faults[name] = make_fault_hook(
+                    running.server, running.broker.groups, running.broker.events, Random()
+                )
                 task_status.started(running.address)
                 await stop.wait()
         finally:

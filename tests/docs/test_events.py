@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import anyio
 import pytest
 
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
@@ -137,7 +137,7 @@ async def end_in_each_way(cluster: SimulatedCluster) -> None:
 async def break_connections(cluster: SimulatedCluster) -> None:
     """Lose heartbeats of a member on purpose."""
     running = cluster.brokers["broker-a"].running
-    faults = faults_of(running.server, running.broker.groups, running.broker.events, Random(0))
+    faults = make_fault_hook(running.server, running.broker.groups, running.broker.events, Random(0))
     for client in [consumer.client_id for consumer in cluster.consumers if consumer.live]:
         faults.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "group": "g", "client": client, "n": 1}))
     await anyio.sleep(12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.admin.expected_owners import target_of
+from client.admin.expected_owners import compute_expected_owners
 from client.admin.records import GroupMemberInfo
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.heartbeat import ConsumeType, GroupView, MessageModel
@@ -58,7 +58,7 @@ def test_when_all_see_one_view_each_queue_of_a_wanted_topic_has_one_target_that_
     view = GroupView(group="g", version=1, members={cid: tuple(topics) for cid, topics in topics_of.items()})
     made = {topic: route(topic, queues[topic]) for topic in TOPICS}
 
-    target = target_of("g", members, made, {"a": view, "b": view}, {strategy: strategy_named(strategy)})
+    target = compute_expected_owners("g", members, made, {"a": view, "b": view}, {strategy: strategy_named(strategy)})
 
     consumed = {topic for topics in topics_of.values() for topic in topics}
     assert sorted(target) == sorted(queue for topic in consumed for queue in made[topic].subscribe_queues())

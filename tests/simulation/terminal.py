@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 import cli.trace.events
 import process.runtime
 from cli.main import app
-from metrics.doctor.look import look
+from metrics.doctor.observe import observe
 from model.errors import RlabError
 from testbed.simulation.cluster.cluster import SimulatedCluster
 
@@ -74,6 +74,6 @@ def terminal_of(cluster: SimulatedCluster) -> Iterator[Terminal]:
         patch.setattr(process.runtime, "SIGNALS", ())
         patch.setattr(process.runtime, "_until_signal", lambda main: main())
         patch.setattr(cli.trace.events, "wall_clock_ms", cluster.simulation.clock_ms)
-        assert look.__kwdefaults__ is not None
-        patch.setitem(look.__kwdefaults__, "clock_ms", cluster.simulation.clock_ms)
+        assert observe.__kwdefaults__ is not None
+        patch.setitem(observe.__kwdefaults__, "clock_ms", cluster.simulation.clock_ms)
         yield terminal

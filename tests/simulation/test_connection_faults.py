@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from model.errors import ConnectionLost, RequestTimeout
 from model.events import Event, EventKind
 from remoting.connection import INTERPOSED, Connection
@@ -28,7 +28,7 @@ class Bench:
     def __init__(self, cluster: SimulatedCluster, one: SimulatedConsumer, two: SimulatedConsumer) -> None:
         self.cluster, self.one, self.two = cluster, one, two
         self.broker = cluster.brokers["broker-a"].running
-        self.hook: FaultHook = faults_of(
+        self.hook: FaultHook = make_fault_hook(
             self.broker.server, self.broker.broker.groups, self.broker.broker.events, Random(1)
         )
 

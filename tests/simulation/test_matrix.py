@@ -199,7 +199,7 @@ MATRIX = (
     Case(C.SINK_ABORT, BATCH, None, "key key no ok no ok own"),
     # Topics:
     Case(C.UPDATE_AND_CREATE_TOPIC, {**ORDERS, **CONFIG}, None, "key key no ok no ok ok"),
-    Case(C.GET_ROUTE_OF_BROKER, ORDERS, None, "key key no ok no ok ok"),
+    Case(C.GET_ROUTEINFO_FROM_BROKER, ORDERS, None, "key key no ok no ok ok"),
     of_name_server(C.GET_ROUTEINFO_BY_TOPIC, ORDERS, "key key no ok no ok ok"),
     Case(C.DELETE_TOPIC_IN_BROKER, {"topic": "doomed-{id}"}, None, "key key no no-topic no no-topic no-topic"),
     of_name_server(C.DELETE_TOPIC_IN_NAMESRV, {"topic": "doomed-{id}"}, "key key no ok no ok ok"),

@@ -363,8 +363,8 @@ def test_a_member_and_a_query_of_an_earlier_version_belong_to_the_user_who_names
         await cluster.brokers["broker-a"].start()
         await anyio.sleep(5)
         features = cluster.brokers["broker-a"].running.broker.features
-        assert features.owner_of(own_rows.consumer.client_id) == "user client"  # it has come back
-        assert features.owner_of("query q") is None
+        assert features.user_of_id(own_rows.consumer.client_id) == "user client"  # it has come back
+        assert features.user_of_id("query q") is None
         async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=derived_key("bob")) as bob:
             await etl.request(broker, RequestCode.SINK_COMMIT, {**batch, "batch_id": 2}, msgpack.packb([]))
             with pytest.raises(ClientIdConflict):

@@ -95,7 +95,7 @@ TABLES = [
     Table("groups", {"broker.groups.capacity.MAX_GROUPS": 12}, group),
     Table("bytes of subscriptions", {"broker.groups.capacity.MAX_SUBSCRIPTION_BYTES": 12 * 301}, subscription, False),
     Table("open transactions", {"broker.transactions.service.MAX_OPEN_TRANSACTIONS": 12}, half),
-    Table("held pulls", {"broker.messages.pull.MAX_HELD_PULLS": 12}, held, False),
+    Table("parked pulls", {"broker.messages.pull.MAX_PARKED_REQUESTS": 12}, held, False),
     Table("staged chunks", {"broker.sink.stage_table.MAX_STAGED_CHUNKS": 12}, chunk),
     Table("queries of sinks", {"broker.sink.stage_table.MAX_SINK_QUERIES": 12}, query),
 ]
@@ -179,7 +179,7 @@ async def test_a_place_in_a_share_is_free_again_when_its_entry_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.topics.table.MAX_TOPICS", 12)
-    monkeypatch.setattr("broker.messages.pull.MAX_HELD_PULLS", 12)
+    monkeypatch.setattr("broker.messages.pull.MAX_PARKED_REQUESTS", 12)
     monkeypatch.setattr("broker.sink.stage_table.MAX_STAGED_CHUNKS", 12)
     a, _ = await started(world)
     for number in range(3):
@@ -195,14 +195,14 @@ async def test_a_place_in_a_share_is_free_again_when_its_entry_is_gone(
     again = world.peer("a")
     await held(again, 0)
     shares = world.broker.shares.tables
-    assert [shares[name].of(sharer_of("a").number) for name in ("topics", "held pulls", "staged chunks")] == [3, 1, 1]
+    assert [shares[name].of(sharer_of("a").number) for name in ("topics", "parked pulls", "staged chunks")] == [3, 1, 1]
 
 
 @simulated
 async def test_many_pulls_of_one_at_a_queue_leave_places_to_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.messages.pull.MAX_HELD_PULLS_PER_QUEUE", 8)
+    monkeypatch.setattr("broker.messages.pull.MAX_PARKED_REQUESTS_PER_QUEUE", 8)
     a, b = await started(world)
     first = [await a.begin_pull(offset=1, suspend_ms=60_000) for _ in range(2)]
     assert (await a.pull(offset=1, suspend_ms=60_000)).code == ResponseCode.SYSTEM_BUSY

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from model.event_log import encode_events
 from pipeline.report.job import write_report
-from pipeline.trace.alone import write_tables as alone_tables
+from pipeline.trace.alone import write_arrow_tables as alone_tables
 from pipeline.trace.source import read_files
 from tests.unit.traces.check.histories import clean, numbered
 

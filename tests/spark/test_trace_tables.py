@@ -20,7 +20,7 @@ from model.limits import RUN_SEQS
 from pipeline.report.data import Report
 from pipeline.report.job import write_report
 from pipeline.trace.alone import read_events
-from pipeline.trace.alone import write_tables as alone_tables
+from pipeline.trace.alone import write_arrow_tables as alone_tables
 from pipeline.trace.source import read_files
 from pipeline.trace.tables import TABLES, losses_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin

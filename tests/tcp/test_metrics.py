@@ -144,19 +144,19 @@ def test_an_endpoint_says_whether_its_server_is_alive_and_ready(tmp_path: Path) 
     uvloop.run(main())
 
 
-def test_the_doctor_lists_findings_and_fails_and_has_none_for_a_healthy_cluster(tmp_path: Path) -> None:
+def test_the_doctor_lists_problems_and_fails_and_has_none_for_a_healthy_cluster(tmp_path: Path) -> None:
     async def main() -> None:
         async with watched_cluster(tmp_path) as (address, *_):
             healthy, ill = await asyncio.gather(
-                anyio.run_process([*RLAB, "doctor", "--namesrv", address, "--between", "0.5"], check=False),
+                anyio.run_process([*RLAB, "doctor", "--namesrv", address, "--interval", "0.5"], check=False),
                 anyio.run_process(
-                    [*RLAB, "doctor", "--namesrv", f"{address},127.0.0.1:1", "--between", "0.5", "--json"], check=False
+                    [*RLAB, "doctor", "--namesrv", f"{address},127.0.0.1:1", "--interval", "0.5", "--json"], check=False
                 ),
             )
         assert healthy.returncode == 0, healthy.stdout
-        assert b"no findings; looked at 1 name server, 1 broker, 0 groups" in healthy.stdout
+        assert b"no problems; observed 1 name server, 1 broker, 0 groups" in healthy.stdout
         document = json.loads(ill.stdout)
         assert (ill.returncode, document["healthy"]) == (1, False)
-        assert [each["trouble"] for each in document["findings"]] == ["name-server-away"]
+        assert [each["problem"] for each in document["problems"]] == ["name-server-away"]
 
     uvloop.run(main())

@@ -144,7 +144,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "metrics/broker.py": "it reads a whole broker: tests/tcp/test_metrics.py",
     "metrics/client.py": "it needs a consumer: tests/tcp/test_metrics.py",
     "metrics/doctor/snapshot.py": "records alone: tests/unit/metrics/doctor/test_rules.py",
-    "metrics/doctor/troubles.py": "each is planted: tests/unit/metrics/doctor/test_rules.py",
+    "metrics/doctor/problems.py": "each is planted: tests/unit/metrics/doctor/test_rules.py",
     "metrics/exporter.py": "it needs a cluster: tests/tcp/test_metrics.py",
     "metrics/name_server.py": "it reads a whole name server: tests/tcp/test_metrics.py",
     "metrics/page.py": "with the list that it prints: tests/unit/metrics/test_families.py",

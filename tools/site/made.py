@@ -10,7 +10,7 @@ from typer.main import get_command
 
 import client
 from cli.main import app
-from cli.variables import listed
+from cli.variables import all_variables
 from client.allocate.registry import strategy_names
 from model.errors import RlabError
 
@@ -109,11 +109,13 @@ def variables_page() -> str:
         *("# Environment variables", ""),
         "Every option of a command can be set by a variable with the names of both; a flag on the command line wins. "
         "`rlab --help-env` prints the same list.",
-        *("", "| variable | sets | meaning |", "|---|---|---|"),
+        *("", "| variable | option | meaning |", "|---|---|---|"),
     ]
-    for each in listed(get_command(app)):
+    for each in all_variables(get_command(app)):
         meaning = each.meaning.replace("{strategies}", ", ".join(strategy_names())).replace("|", "\\|")
-        lines.append(f"| `{each.name}` | {f'`{each.sets}`' if each.sets else ''} | {meaning} |".replace("<", "&lt;"))
+        lines.append(
+            f"| `{each.name}` | {f'`{each.option}`' if each.option else ''} | {meaning} |".replace("<", "&lt;")
+        )
     return "\n".join([*lines, ""])
 
 

@@ -1,6 +1,6 @@
 """Requests for the lock of a queue: a request of a member without leases waits a moment for the queue.
 
-`held_locks.py` in this folder has the reason. Every other request is served at once by `broker/leases/handlers.py`.
+`parked_locks.py` in this folder has the reason. Every other request is served at once by `broker/leases/handlers.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
-from broker.leases.leaseless.held_locks import HeldLocks
+from broker.leases.leaseless.parked_locks import ParkedLocks
 from broker.leases.service import Leases
 from broker.leases.table import QueueKey
 from broker.topics.service import Topics
@@ -25,7 +25,7 @@ from remoting.server import Handler
 _SOON = 1e-6
 
 
-class _HeldLock(NamedTuple):
+class _ParkedLock(NamedTuple):
     connection: Connection
     request: Command
     until: float
@@ -47,27 +47,27 @@ class Locks(Feature):
         self._groups = groups.table
         self._leases = leases
         self._grant = grant
-        self._held: HeldLocks[_HeldLock] = HeldLocks()
+        self._parked: ParkedLocks[_ParkedLock] = ParkedLocks()
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {RequestCode.LOCK_BATCH_MQ: self.lock}
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant the queues that are free, or hold the request."""
-        self._lock(_HeldLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
+        """Grant the queues that are free, or park the request."""
+        self._lock(_ParkedLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
 
-    def _lock(self, one: _HeldLock) -> None:
+    def _lock(self, one: _ParkedLock) -> None:
         header = one.request.header
         member = self._groups.member(header["group"], header["client_id"], one.connection.number)
         if member.data.leaseless:
             member.locks = True
-            if self._hold(one):
+            if self._park(one):
                 return
         self._grant(one.connection, one.request)
 
-    def _hold(self, one: _HeldLock) -> bool:
-        """Hold a request for one queue until the queue is free; returns whether it is held."""
+    def _park(self, one: _ParkedLock) -> bool:
+        """Park a request for one queue until the queue is free; returns whether it is parked."""
         rows, group = list(rows_of(one.request)), one.request.header["group"]
         info = self._groups.get(group)
         if len(rows) != 1 or info is None:
@@ -76,28 +76,28 @@ class Locks(Feature):
         until = min(one.until, info.changed_at + LOCK_HOLD_S)
         if now + _SOON >= until or not self._topics.is_readable(*queue):
             return False
-        held = self._leases.table.owner_of(group, queue)
-        if held is None or self._leases.grant(group, queue, one.request.header["client_id"]) is not None:
+        lease = self._leases.table.owner_of(group, queue)
+        if lease is None or self._leases.grant(group, queue, one.request.header["client_id"]) is not None:
             return False
         self._core.driver.wake_by(until)
-        return self._held.hold((group, queue), one._replace(until=until))
+        return self._parked.park((group, queue), one._replace(until=until))
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
         """Serve the requests that wait for a queue."""
-        # All are removed before the first runs: one of them gets the queue, and the others may be held again.
-        self._lock_again(self._held.remove_of_queue((group, QueueKey(*queue))))
+        # All are removed before the first runs: one of them gets the queue, and the others may be parked again.
+        self._lock_again(self._parked.remove_of_queue((group, QueueKey(*queue))))
 
-    def _lock_again(self, held: list[_HeldLock]) -> None:
-        for one in held:
+    def _lock_again(self, parked: list[_ParkedLock]) -> None:
+        for one in parked:
             try:
                 self._lock(one)
             except RlabError as error:
                 one.connection.respond_error(one.request, error)
 
     def next_deadline(self) -> float | None:
-        """When the next held request has to be answered."""
-        return self._held.next_deadline()
+        """When the next parked request has to be answered."""
+        return self._parked.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Answer the held requests that are due."""
-        self._lock_again(self._held.expire(now + _SOON))
+        """Answer the parked requests that are due."""
+        self._lock_again(self._parked.expire(now + _SOON))

@@ -57,7 +57,7 @@ class PendingResets:
             return None
         return pending
 
-    def undoes(self, place: Place, offset: int) -> bool:
+    def would_undo_reset(self, place: Place, offset: int) -> bool:
         """Whether a commit of a member without leases would undo a reset."""
         pending = self._pending.get(place)
         return pending is not None and pending.offset != offset

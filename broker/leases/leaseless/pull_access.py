@@ -178,7 +178,7 @@ class PullAccess(Feature):
     def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
         """Refuse a commit that would undo a reset."""
         topic, queue_id = queue
-        if not self.resets.undoes((group, QueueKey(*queue)), offset):
+        if not self.resets.would_undo_reset((group, QueueKey(*queue)), offset):
             return None
         if self._member_without_leases(group, client_id, topic) is None:
             return None

@@ -18,14 +18,14 @@ from broker.store.disk.files import Files
 from client import Message, Producer
 from model.message import encode_payload
 from model.record import encode_record
-from testbed.bench.disk.other_disks import FORGET, KEEP, SlowFiles
+from testbed.bench.disk.replaced_disk import DISCARD, KEEP, SlowFiles
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes, temporary_folder
 from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, in_turns, median_turn, rate, result_of
 from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
 
-_OTHER_DISKS = "testbed.bench.disk.other_disks"
+_REPLACED_DISK = "testbed.bench.disk.replaced_disk"
 _NEARLY_FREE_MS = 0.5
 """A sync this fast is answered from a cache."""
 
@@ -33,7 +33,7 @@ _NEARLY_FREE_MS = 0.5
 async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure sends to a broker with files, against one without."""
     async with (
-        cluster_processes({TOPIC: QUEUES}, entry=(_OTHER_DISKS, "optional")) as cluster,
+        cluster_processes({TOPIC: QUEUES}, entry=(_REPLACED_DISK, "optional")) as cluster,
         Producer(cluster.name_server) as producer,
     ):
 
@@ -46,14 +46,14 @@ async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
 
             return run
 
-        turns = await in_turns(side("with files", KEEP), side("without files", FORGET), sizes.repeat)
+        turns = await in_turns(side("with files", KEEP), side("without files", DISCARD), sizes.repeat)
     return [result_of("store-async", turns)]
 
 
 async def bench_store_sync(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure sends that are acknowledged after the sync."""
     results = await _bench_sync("store-sync", Files(), ("rlab", "broker"), sizes, progress)
-    slow = await _bench_sync("store-sync-slow", SlowFiles(), (_OTHER_DISKS, "slow"), sizes, progress)
+    slow = await _bench_sync("store-sync-slow", SlowFiles(), (_REPLACED_DISK, "slow"), sizes, progress)
     return results + slow
 
 

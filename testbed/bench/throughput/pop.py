@@ -17,7 +17,7 @@ from typing import Any
 import msgpack
 
 from client import PopConsumer
-from client.pop.message import PopMessage, runs_of
+from client.pop.message import PopMessage, group_by_delivery
 from client.pop.requests import decode_batches
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH
@@ -90,7 +90,9 @@ async def pop(connection: Connection, group: str, invisible_ms: int) -> list[Pop
 
 async def ack(connection: Connection, group: str, messages: Sequence[PopMessage]) -> None:
     """Acknowledge messages in one request."""
-    body = msgpack.packb([[run.queue.topic, run.queue.queue_id, run.token, run.offsets] for run in runs_of(messages)])
+    body = msgpack.packb(
+        [[run.queue.topic, run.queue.queue_id, run.token, run.offsets] for run in group_by_delivery(messages)]
+    )
     dead: Any = raise_for_code(await connection.request(_ACK, {"group": group, "client_id": _CLIENT_ID}, body)).body
     assert dead == b"\x90", "a handle was dead"
 

@@ -36,7 +36,7 @@ async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure transactions against plain sends, in turns."""
     async with (
         cluster_processes({TOPIC: QUEUES}) as cluster,
-        TransactionProducer(cluster.name_server, "bench", check=rolled_back) as producer,
+        TransactionProducer(cluster.name_server, "bench", check=answer_rollback) as producer,
     ):
         turns = await in_turns(
             round_of(transacting(producer), IN_FLIGHT, sizes, progress, "transactions"),
@@ -46,7 +46,7 @@ async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
     return [result_of("transactions", turns, "half message and commit, against plain sends")]
 
 
-async def rolled_back(message: MessageExt) -> TransactionState:
+async def answer_rollback(message: MessageExt) -> TransactionState:
     """The answer to a check, which a producer needs; these benchmarks are over before any transaction is checked."""
     return TransactionState.ROLLBACK
 
@@ -96,7 +96,7 @@ async def leave_open(name_server: str, n: int) -> None:
                 transaction.unknown()
 
     async with (
-        TransactionProducer(name_server, "bench", check=rolled_back) as producer,
+        TransactionProducer(name_server, "bench", check=answer_rollback) as producer,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(IN_FLIGHT):

@@ -57,7 +57,7 @@ from testbed.simulation.cluster.clients import (
     SimulatedTransactionProducer,
     Work,
 )
-from testbed.simulation.cluster.convergence import Owners, differences, owners_of, target_of
+from testbed.simulation.cluster.convergence import Owners, compute_expected_owners, differences, owners_of
 from testbed.simulation.cluster.opening import BROKER_PORT, NAME_SERVER_PORT, Opening
 from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
@@ -333,7 +333,9 @@ class SimulatedCluster:
     def target(self, group: str, *, retry_topics: bool = False) -> Owners:
         """The owner that each queue of a group should have now; see `testbed/simulation/cluster/convergence.py`."""
         strategy = self._strategies[group]
-        return target_of(group, strategy, self.consumers, self._running_brokers(), retry_topics=retry_topics)
+        return compute_expected_owners(
+            group, strategy, self.consumers, self._running_brokers(), retry_topics=retry_topics
+        )
 
     def owners(self, group: str, *, retry_topics: bool = False) -> Owners:
         """The owners of each queue of a group now, as its live members see it."""

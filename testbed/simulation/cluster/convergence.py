@@ -38,7 +38,7 @@ def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> SortedQueue
     return SortedQueues(sorted(queues))
 
 
-def target_of(
+def compute_expected_owners(
     group: str,
     strategy: AllocateMessageQueueStrategy,
     consumers: Iterable[SimulatedConsumer],

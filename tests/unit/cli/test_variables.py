@@ -10,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app, main
-from cli.variables import OLD_NAMES, OTHERS, listed, read_old_names, unknown_variables, variables_of
+from cli.variables import NOT_OPTIONS, OLD_NAMES, all_variables, read_old_names, unknown_variables, variables_of
 
 COMMAND: Any = get_command(app)
 SHARED = {"RLAB_NAMESRV", "RLAB_CONFIG", "RLAB_REGISTER"}
@@ -62,7 +62,7 @@ def test_every_variable_is_listed_once_with_what_it_sets() -> None:
     lines = CliRunner().invoke(app, ["--help-env"]).stdout.splitlines()
     names = [line.split()[0] for line in lines]
     assert names == sorted(set(names))
-    assert set(names) == {each.name for each in variables_of(COMMAND)} | set(OTHERS)
+    assert set(names) == {each.name for each in variables_of(COMMAND)} | set(NOT_OPTIONS)
     [listen] = [line for line in lines if line.startswith("RLAB_BROKER_LISTEN ")]
     assert listen.split(None, 1)[1] == "rlab broker --listen"
     [servers] = [line for line in lines if line.startswith("RLAB_NAMESRV ")]
@@ -70,7 +70,7 @@ def test_every_variable_is_listed_once_with_what_it_sets() -> None:
 
 
 def test_every_other_variable_says_what_it_sets() -> None:
-    meanings = {each.name: each.meaning for each in listed(COMMAND)}
+    meanings = {each.name: each.meaning for each in all_variables(COMMAND)}
     assert [name for name, meaning in meanings.items() if not meaning] == []
 
 

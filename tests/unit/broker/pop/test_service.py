@@ -11,7 +11,7 @@ from model.assignment import BROKER_STRATEGY
 from model.errors import RequestCodeNotSupported, StorageFull
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom, ConsumeType
-from model.limits import MAX_HELD_PULLS_PER_QUEUE
+from model.limits import MAX_PARKED_REQUESTS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, records, simulated, unpacked
@@ -302,7 +302,7 @@ async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_o
 async def test_no_more_pops_are_held_than_the_limit_says(world: World) -> None:
     a, *others = await world_of(world, "a", "b", "c", "d", "e")
     for peer in others:
-        for _ in range(MAX_HELD_PULLS_PER_QUEUE // 4 - (peer is others[-1])):
+        for _ in range(MAX_PARKED_REQUESTS_PER_QUEUE // 4 - (peer is others[-1])):
             other = await peer.begin(RequestCode.POP_MESSAGE, header(peer, suspend_ms=30_000))
             assert not other.done()
     await world.sleep(1)

@@ -17,7 +17,7 @@ from broker.topics.table import (
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
 from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, retry_topic
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from model.topic_route import READ_WRITE, Perm, TopicConfig
 
 
@@ -38,9 +38,9 @@ def table_with(*configs: TopicConfig, auto_create: bool = True) -> TopicTable:
 def test_a_header_has_another_number_as_numbers_of_topics_differ(data_id: int, header: dict[str, int]) -> None:
     table = TopicTable(auto_create=False, data_id=data_id)
     table.restore(3, config())
-    entry, known = table.existing("t"), TopicNumber.from_header(header)
-    differs = known is not None and known.differs(table.number_of(entry))
-    assert table.number_if_other(entry, header) == (table.number_of(entry) if differs else None)
+    entry, known = table.existing("t"), TopicIncarnation.from_header(header)
+    differs = known is not None and known.surely_differs(table.incarnation_of(entry))
+    assert table.other_incarnation(entry, header) == (table.incarnation_of(entry) if differs else None)
 
 
 def test_a_queue_can_be_read_that_exists_in_a_readable_topic() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import typer
 
-from cli.group.reset import print_resets, queue_of, target_of, time_of
+from cli.group.reset import parse_reset_target, print_resets, queue_of, time_of
 from client.config import wall_clock_ms
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
@@ -30,7 +30,7 @@ RESETS = (
     ],
 )
 def test_each_option_says_where_to(to: str | None, to_offset: int | None, shift: int | None, expected: ResetTo) -> None:
-    assert target_of(to, to_offset, shift, named_queues=True) == expected
+    assert parse_reset_target(to, to_offset, shift, named_queues=True) == expected
 
 
 def test_a_time_may_be_iso_or_how_long_ago() -> None:
@@ -64,7 +64,7 @@ def test_options_that_say_nothing_or_nonsense_are_refused(
     to: str | None, to_offset: int | None, shift: int | None, named: bool, complaint: str
 ) -> None:
     with pytest.raises(typer.BadParameter, match=complaint):
-        target_of(to, to_offset, shift, named_queues=named)
+        parse_reset_target(to, to_offset, shift, named_queues=named)
 
 
 def test_a_queue_is_named_by_its_broker_and_number_or_as_other_commands_print_it() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.security.options import access_of, http_key_for, tls_of
-from cli.variables import OTHERS
+from cli.variables import NOT_OPTIONS
 from model.errors import ConfigError
 from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
 from remoting.security.tls import TlsFiles
@@ -54,4 +54,4 @@ def test_this_machine_takes_neither() -> None:
 
 
 def test_the_variables_of_keys_are_taken_for_no_misspelt_option() -> None:
-    assert {KEY, KEY_FILE, HTTP_KEY, HTTP_KEY_FILE} <= set(OTHERS)
+    assert {KEY, KEY_FILE, HTTP_KEY, HTTP_KEY_FILE} <= set(NOT_OPTIONS)

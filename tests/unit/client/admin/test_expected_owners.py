@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from client.admin.expected_owners import group_info, members_of, newest_assignment, target_of
+from client.admin.expected_owners import compute_expected_owners, group_info, members_of, newest_assignment
 from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, QueueProgress
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
@@ -67,7 +67,7 @@ def target(reports: list[GroupReport], *routes: TopicRoute) -> dict[MessageQueue
         )
         for each in reports
     }
-    return target_of("g", members_of(reports), {each.topic: each for each in routes}, views, STRATEGIES)
+    return compute_expected_owners("g", members_of(reports), {each.topic: each for each in routes}, views, STRATEGIES)
 
 
 def test_members_are_put_together_from_what_every_broker_says() -> None:

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from client.admin.admin import Admin
-from client.admin.requests import ClusterRequests, fail, listed, masters_of, unpack, unpack_group, unpack_route
+from client.admin.requests import ClusterRequests, fail, list_names, masters_of, unpack, unpack_group, unpack_route
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -167,6 +167,6 @@ def test_an_error_is_raised_again_as_what_it_was_with_its_place_in_front() -> No
 
 
 def test_a_list_of_names_stays_short() -> None:
-    assert listed("groups", []) == "there are no groups"
-    assert listed("groups", ["a", "b"]) == "groups: a, b"
-    assert listed("groups", map(str, range(12))) == "groups: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert list_names("groups", []) == "there are no groups"
+    assert list_names("groups", ["a", "b"]) == "groups: a, b"
+    assert list_names("groups", map(str, range(12))) == "groups: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

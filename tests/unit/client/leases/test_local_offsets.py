@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from client.leases.local_offsets import LocalOffsets
 from model.message_queue import MessageQueue
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 
 TOPICS = st.sampled_from(["a", "b", "%RETRY%g"])
 QUEUES = st.builds(MessageQueue, TOPICS, st.sampled_from(["x", "y:1"]), st.integers(0, 2))
@@ -72,13 +72,13 @@ def test_a_file_in_the_documented_form_is_read() -> None:
 
 def test_a_file_of_an_earlier_version_has_no_numbers_and_gets_them_once() -> None:
     offsets, queue = LocalOffsets.decode(json.dumps(GOOD).encode()), MessageQueue("t", "b", 0)
-    assert not offsets.record("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert not offsets.record("t", "b", TopicIncarnation(7, 99), {"b": 1000.0})
     assert offsets.offset_of(queue) == 7
     version = offsets.version
-    assert not offsets.record("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert not offsets.record("t", "b", TopicIncarnation(7, 99), {"b": 1000.0})
     assert offsets.version == version
     again = LocalOffsets.decode(offsets.encode())
-    assert again.record("t", "b", TopicNumber(8, 99), {})
+    assert again.record("t", "b", TopicIncarnation(8, 99), {})
     assert (again.offset_of(queue), again.version) == (None, 1)
     assert offsets.offset_of(queue) == 7
 
@@ -87,18 +87,18 @@ def test_another_number_drops_the_offsets_of_its_broker_only() -> None:
     offsets = LocalOffsets()
     offsets.begin("t", 5)
     for broker in ("a", "b"):
-        offsets.record("t", broker, TopicNumber(7, 99), {})
+        offsets.record("t", broker, TopicIncarnation(7, 99), {})
         offsets.update(MessageQueue("t", broker, 0), 3)
-    assert offsets.record("t", "a", TopicNumber(7, 12), {})
+    assert offsets.record("t", "a", TopicIncarnation(7, 12), {})
     assert offsets.offset_of(MessageQueue("t", "a", 0)) is None
     assert offsets.offset_of(MessageQueue("t", "b", 0)) == 3
     wanted = offsets.wanted_topic("t")
     assert wanted is not None
-    assert (wanted.numbers["a"], wanted.since("a", {"a": 9e9})) == (TopicNumber(7, 12), 0)
+    assert (wanted.incarnations["a"], wanted.since("a", {"a": 9e9})) == (TopicIncarnation(7, 12), 0)
 
 
 def test_a_topic_that_was_unsubscribed_in_between_takes_no_number() -> None:
-    assert not LocalOffsets().record("t", "a", TopicNumber(7, 12), {"a": 1.0})
+    assert not LocalOffsets().record("t", "a", TopicIncarnation(7, 12), {"a": 1.0})
     assert LocalOffsets().wanted_topic("t") is None
 
 

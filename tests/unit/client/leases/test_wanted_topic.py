@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.leases.wanted_topic import ALL_OF_IT, WantedTopic
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 
 AHEAD_MS = st.integers(-(10**8), 10**8)
 EPOCH_MS = 10**12
@@ -58,18 +58,18 @@ def test_brokers_and_files_of_an_earlier_version_have_no_times_and_get_that_of_t
 
 def test_of_a_topic_that_was_recreated_everything_came_after_the_subscription() -> None:
     wanted = WantedTopic(50, begun_ms=3.0)
-    assert wanted.record_number("a", TopicNumber(7, 99))
-    assert not wanted.record_number("a", TopicNumber(7, 99))
-    assert not wanted.record_number("a", TopicNumber(7)), "it says less"
+    assert wanted.record_incarnation("a", TopicIncarnation(7, 99))
+    assert not wanted.record_incarnation("a", TopicIncarnation(7, 99))
+    assert not wanted.record_incarnation("a", TopicIncarnation(7)), "it says less"
     assert wanted.record_clock("a", {"a": 1000.0})
-    assert wanted.record_number("a", TopicNumber(8, 99))
+    assert wanted.record_incarnation("a", TopicIncarnation(8, 99))
     assert wanted.since("a", {"a": 1000.0}) == ALL_OF_IT
 
 
 def test_a_number_of_a_broker_of_an_earlier_version_is_completed_later() -> None:
     wanted = WantedTopic(50)
-    wanted.record_number("a", TopicNumber(7))
-    assert wanted.record_number("a", TopicNumber(7, 99))
-    assert wanted.is_other("a", TopicNumber(7, 12))
+    wanted.record_incarnation("a", TopicIncarnation(7))
+    assert wanted.record_incarnation("a", TopicIncarnation(7, 99))
+    assert wanted.is_other("a", TopicIncarnation(7, 12))
     assert not wanted.is_other("a", None)
-    assert not wanted.is_other("b", TopicNumber(7, 12))
+    assert not wanted.is_other("b", TopicIncarnation(7, 12))

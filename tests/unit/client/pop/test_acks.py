@@ -16,7 +16,7 @@ from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
-from client.pop.message import AckRun
+from client.pop.message import AckedOffsets
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, NotMaster, RlabError
 from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S, REQUEST_TIMEOUT_S
@@ -137,7 +137,7 @@ def test_runs_are_acknowledged_like_their_messages_one_by_one(
 
     async def by_run(acks: PopAcks) -> None:
         for queue, token, offsets in given_runs:
-            batches = acks.add_run(AckRun(queue, token, offsets))
+            batches = acks.add_offsets(AckedOffsets(queue, token, offsets))
             for offset in offsets:
                 assert any(batch.tokens.get(queue, {}).get(offset) == token for batch in batches)
         await acks.wait_idle()

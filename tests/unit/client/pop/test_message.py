@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.pop.message import PopMessage, decode_handle, encode_handle, handle_of, popped_of, runs_of
+from client.pop.message import PopMessage, decode_handle, encode_handle, group_by_delivery, handle_of, popped_of
 from model.errors import InvalidParameter
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -56,18 +56,18 @@ def test_runs_have_the_handles_of_all_messages_in_their_order(
         message.receipt_handle if with_strings and is_string else message
         for message, (_, _, is_string) in zip(messages, given_messages, strict=True)
     ]
-    runs = runs_of(mixed)
+    runs = group_by_delivery(mixed)
     assert [(run.queue, offset, run.token) for run in runs for offset in run.offsets] == list(map(handle_of, messages))
 
 
 def test_what_one_pop_brought_is_one_run_until_one_of_it_is_renewed() -> None:
     messages = [popped(offset, 7) for offset in range(32)]
-    assert runs_of(messages) == [(QUEUE, 7, list(range(32)))]
+    assert group_by_delivery(messages) == [(QUEUE, 7, list(range(32)))]
     messages[31].renewed(8, 6000)
     assert (messages[31].token, messages[31].visible_ms, messages[30].token) == (8, 6000, 7)
-    assert runs_of(messages) == [(QUEUE, 7, list(range(31))), (QUEUE, 8, [31])]
+    assert group_by_delivery(messages) == [(QUEUE, 7, list(range(31))), (QUEUE, 8, [31])]
 
 
 def test_deliveries_of_two_queues_are_never_one_run_even_if_their_tokens_are_the_same() -> None:
     other = popped_of(stored()._replace(queue=QUEUE._replace(queue_id=3)), 0, 7, 5000)
-    assert runs_of([popped(16, 7), other]) == [(QUEUE, 7, [16]), (other.queue, 7, [17])]
+    assert group_by_delivery([popped(16, 7), other]) == [(QUEUE, 7, [16]), (other.queue, 7, [17])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.response_code import ResponseCode
-from model.topic_number import TopicNumber
+from model.topic_incarnation import TopicIncarnation
 from tests.unit.client.pull.test_loop import QUEUE, Member, ScriptedBroker, answer, run
 
 
@@ -13,7 +13,7 @@ def test_a_pull_without_a_lease_has_the_number_of_its_topic_and_ends_when_the_br
 
     def member() -> Member:
         made = Member(ScriptedBroker(answer(ResponseCode.PULL_NOT_FOUND, 5), moved))
-        made.owned.token, made.owned.number = -1, TopicNumber(7, 3)
+        made.owned.token, made.owned.incarnation = -1, TopicIncarnation(7, 3)
         return made
 
     ended = run(member, 1)

@@ -99,7 +99,7 @@ def test_offsets_of_an_earlier_version_count_as_those_of_the_present_topic_once(
             await anyio.sleep(1)
             assert numbers(again) == got
             await again.stop()
-        assert caplog.text.count("offsets that were stored without its number count as those of number") == 1
+        assert caplog.text.count("offsets that were stored without its incarnation count as those of incarnation") == 1
         await delete_topic(cluster)
         await cluster.create_topic("t", queues=1)
         await sent(cluster, 9)

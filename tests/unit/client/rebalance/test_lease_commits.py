@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
 from remoting.faults.fault import fault_of
@@ -52,7 +52,7 @@ def test_an_offset_that_was_set_back_is_committed_before_its_lease_is_released(s
         share = share_of(consumer)
         share._moved(share.owned[Q0], 7)
         broker = cluster.brokers["broker-a"].running
-        hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
+        hook = make_fault_hook(broker.server, broker.broker.groups, broker.broker.events, Random(1))
         hook.begin(fault_of({"do": "drop", "code": "UPDATE_CONSUMER_OFFSET", "n": 1}))
         given_up = share.owned.pop(Q0)
         given_up.stop()

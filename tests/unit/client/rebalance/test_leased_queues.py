@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from client.rebalance.leased_queues import LeasedQueues
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
@@ -209,7 +209,7 @@ def test_a_commit_that_passes_the_answer_of_a_lease_is_not_taken_for_a_reset_of_
         for broker in cluster.brokers.values():
             await broker.start()
         slow = cluster.brokers["broker-a"].running
-        hook = faults_of(slow.server, slow.broker.groups, slow.broker.events, Random(1))
+        hook = make_fault_hook(slow.server, slow.broker.groups, slow.broker.events, Random(1))
         hook.begin(fault_of({"do": "delay", "code": "LOCK_BATCH_MQ", "by_s": 2.0}))
         await anyio.sleep(4.1)
         assert cluster.events_of(EventKind.LOCK_GRANTED, broker="broker-b", topic="t", n=1), "it is granted again"

@@ -7,7 +7,7 @@ from random import Random
 import anyio
 import pytest
 
-from broker.groups.faults import faults_of
+from broker.groups.faults import make_fault_hook
 from client.trigger import Trigger
 from model.events import EventKind
 from remoting.faults.fault import fault_of
@@ -51,7 +51,7 @@ def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_r
         cluster.simulation.network.set_latency("broker-b", "c1", 0.05, one_way=True)
         if is_first_lost:
             broker = cluster.brokers["broker-a"].running
-            hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
+            hook = make_fault_hook(broker.server, broker.broker.groups, broker.broker.events, Random(1))
             hook.begin(fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": owner.client_id}))
         at = len(cluster.events)
         await cluster.start_consumer("g", "t", host="c3")  # for it there is no queue

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from metrics.doctor.copies import another_copy
+from metrics.doctor.problems import Diagnosis, Problem
 from metrics.doctor.rules import diagnose
-from metrics.doctor.snapshot import BrokerSeen, Snapshot
-from metrics.doctor.troubles import Diagnosis, Trouble
+from metrics.doctor.snapshot import ObservedBroker, Snapshot
 from model.absent_broker import Absence, AbsentBroker
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
 from model.replica_limits import REPLICA_MAX_LAG_BYTES
 from model.replica_set import NO_MASTER
 from tests.unit.metrics.doctor.doctor_copies import Sets, copies_of, look_at, replica
 
-NOTHING = Snapshot(name_servers=(), brokers=(), groups={}, between_s=5, events=(), minutes=10)
+NOTHING = Snapshot(name_servers=(), brokers=(), groups={}, interval_s=5, events=(), minutes=10)
 AWAY = replica(2, in_sync=False, failure="refused")
 OUT_OF_SYNC = replica(2, in_sync=False, state="following", lag_bytes=0)
 
@@ -72,12 +72,12 @@ def test_damage_at_a_master_is_mended_by_a_handover_if_another_replica_in_sync_a
 def test_the_copies_that_are_missing_are_named_with_their_reasons() -> None:
     behind = replica(3, in_sync=False, state="catching up", lag_bytes=3 << 20)
     diagnosis = only(copies_of(replica(1), AWAY, behind, copies=4))
-    assert diagnosis.trouble is Trouble.ONE_COPY
+    assert diagnosis.problem is Problem.ONE_COPY
     assert diagnosis.evidence == (
         "of 4 copies, replica 1 is in sync; replica 2 at h2:1 does not answer: refused; "
         "replica 3 at h3:1 is catching up, 3.0 MiB behind; only 3 joined the set"
     )
-    assert "--replica-of b" in diagnosis.advice
+    assert "--replica-of b" in diagnosis.remedy
 
 
 def test_it_is_named_that_sends_are_refused_with_so_few_copies() -> None:
@@ -88,20 +88,20 @@ def test_it_is_named_that_sends_are_refused_with_so_few_copies() -> None:
 def test_a_set_without_a_master_names_the_replica_that_can_take_over_without_loss() -> None:
     dead = replica(1, failure="refused", in_sync=True)
     diagnosis = only(copies_of(dead, replica(2)))
-    assert (diagnosis.trouble, diagnosis.subject) == (Trouble.MASTER_AWAY, "broker b")
+    assert (diagnosis.problem, diagnosis.subject) == (Problem.MASTER_AWAY, "broker b")
     assert diagnosis.evidence == (
         "replica 1 at h1:1 is the master, and does not answer: refused; "
         "replica 2 is in sync and can take over without loss"
     )
-    assert "rlab broker elect b --replica 2" in diagnosis.advice
+    assert "rlab broker elect b --replica 2" in diagnosis.remedy
 
 
 def test_an_election_that_loses_messages_is_named_as_one() -> None:
     alone, late = replica(1, failure="refused"), replica(2, in_sync=False)
     [master, copies] = found(copies_of(alone, late))
-    assert (master.trouble, copies.trouble) == (Trouble.MASTER_AWAY, Trouble.ONE_COPY)
+    assert (master.problem, copies.problem) == (Problem.MASTER_AWAY, Problem.ONE_COPY)
     assert "no other replica is in sync and answers (in sync: 1)" in master.evidence
-    assert "--accept-loss" in master.advice
+    assert "--accept-loss" in master.remedy
 
 
 def test_a_set_that_the_register_left_without_a_master_is_found() -> None:
@@ -121,8 +121,8 @@ def test_replicas_that_get_no_answer_from_the_register_at_both_looks_are_named()
     cut_off, well = replica(2, register_answers=False), replica(2)
     looks: tuple[ReplicaSetInfo, ReplicaSetInfo] = (look_at(replica(1), cut_off), look_at(replica(1), cut_off))
     diagnosis = only({"b": looks})
-    assert (diagnosis.trouble, diagnosis.evidence) == (
-        Trouble.REGISTER_AWAY,
+    assert (diagnosis.problem, diagnosis.evidence) == (
+        Problem.REGISTER_AWAY,
         "the register of the set does not answer replica 2",
     )
     assert found({"b": (looks[0], look_at(replica(1), well))}) == []
@@ -136,14 +136,14 @@ def test_a_member_of_a_set_that_is_away_is_reported_once_and_not_as_a_broker_to_
         NOTHING,
         sets=copies_of(replica(1), AWAY),
         absence=Absence(brokers=(gone,), known_for_s=100.0, unable={}),
-        brokers=(BrokerSeen(name="b", address="h1:1", error="refused"),),
+        brokers=(ObservedBroker(name="b", address="h1:1", error="refused"),),
     )
-    assert [each.trouble for each in diagnose(seen)] == [Trouble.ONE_COPY]
+    assert [each.problem for each in diagnose(seen)] == [Problem.ONE_COPY]
 
 
 def test_a_register_on_the_machine_of_the_master_alone_is_found_and_one_with_more_machines_is_not() -> None:
     one = only(copies_of(replica(1, register_at=("h1:9876",)), replica(2, register_at=("h1:9876",))))
-    assert one.trouble is Trouble.REGISTER_TOGETHER
+    assert one.problem is Problem.REGISTER_TOGETHER
     assert "replica 1, and the register of the set are both at h1" in one.evidence
     assert found(copies_of(replica(1, register_at=("h2:9876",)), replica(2))) == []
     assert found(copies_of(replica(1, register_at=("h1:2379", "h2:2379")), replica(2))) == []
@@ -152,7 +152,7 @@ def test_a_register_on_the_machine_of_the_master_alone_is_found_and_one_with_mor
 
 def test_a_lease_of_which_little_was_left_is_found_before_it_ends() -> None:
     short = only(copies_of(replica(1, lease_margin_s=0.4), replica(2)))
-    assert short.trouble is Trouble.LEASE_SHORT
+    assert short.problem is Problem.LEASE_SHORT
     assert short.evidence.startswith("0.40 s of the lease of 2 s were left")
     assert found(copies_of(replica(1, lease_margin_s=0.6), replica(2))) == []
     assert found(copies_of(replica(1, lease_margin_s=0.6), replica(2), lease_ms=5_000)) != []

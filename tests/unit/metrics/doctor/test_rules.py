@@ -1,4 +1,4 @@
-"""Each trouble is found by its name where it is planted, and a healthy cluster has none."""
+"""Each problem is found by its name where it is planted, and a healthy cluster has none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from client.admin.records import BrokerInfo, GroupInfo, GroupMemberInfo, QueueProgress, QueueRange, TopicInfo
+from metrics.doctor.problems import Problem
 from metrics.doctor.rules import diagnose
-from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
-from metrics.doctor.troubles import Trouble
+from metrics.doctor.snapshot import ObservedBroker, ObservedNameServer, Snapshot
 from model.events import Event, EventKind
 from model.group_agreement import Disagreement, Side
 from model.group_settings import GroupSettings
@@ -66,15 +66,15 @@ BROKER = BrokerInfo(
     disk_free_bytes=50,
     disk_total_bytes=100,
 )
-SEEN = BrokerSeen(name="b", address="h:2", info=BROKER, clock_ahead_ms=20)
+SEEN = ObservedBroker(name="b", address="h:2", info=BROKER, clock_ahead_ms=20)
 HEALTHY = Snapshot(
     name_servers=(
-        NameServerSeen(address="n1", brokers={"b": "h:2"}),
-        NameServerSeen(address="n2", brokers={"b": "h:2"}),
+        ObservedNameServer(address="n1", brokers={"b": "h:2"}),
+        ObservedNameServer(address="n2", brokers={"b": "h:2"}),
     ),
     brokers=(SEEN,),
     groups={"g": (GROUP, GROUP)},
-    between_s=5,
+    interval_s=5,
     events=(Event(1.0, "b", 1, EventKind.MEMBER_JOIN, "b/1", group="g", client="c1"),),
     minutes=10,
 )
@@ -112,70 +112,70 @@ DAMAGED = TopicInfo(
     ranges=(QueueRange(min_offset=0, max_offset=100, damaged=3),),
 )
 HELD_BY = "a message for topic 'bills' that is delayed until 2027-01-04 12:00:00 UTC holds back 9 segments; wait for it"
-PLANTED: dict[Trouble, Snapshot] = {
-    Trouble.NAME_SERVER_AWAY: replace(
-        HEALTHY, name_servers=(HEALTHY.name_servers[0], NameServerSeen(address="n2", error="refused"))
+PLANTED: dict[Problem, Snapshot] = {
+    Problem.NAME_SERVER_AWAY: replace(
+        HEALTHY, name_servers=(HEALTHY.name_servers[0], ObservedNameServer(address="n2", error="refused"))
     ),
-    Trouble.NAME_SERVERS_DIFFER: replace(
-        HEALTHY, name_servers=(HEALTHY.name_servers[0], NameServerSeen(address="n2", brokers={}))
+    Problem.NAME_SERVERS_DIFFER: replace(
+        HEALTHY, name_servers=(HEALTHY.name_servers[0], ObservedNameServer(address="n2", brokers={}))
     ),
-    Trouble.BROKER_AWAY: replace(HEALTHY, brokers=(BrokerSeen(name="b", address="h:2", error="refused"),)),
-    Trouble.WRONG_BROKER: broker(name="other"),
-    Trouble.MASTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1, failure="refused"), replica(2))),
-    Trouble.ONE_COPY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, in_sync=False, failure="refused"))),
-    Trouble.COPIES_MISSING: replace(
+    Problem.BROKER_AWAY: replace(HEALTHY, brokers=(ObservedBroker(name="b", address="h:2", error="refused"),)),
+    Problem.WRONG_BROKER: broker(name="other"),
+    Problem.MASTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1, failure="refused"), replica(2))),
+    Problem.ONE_COPY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, in_sync=False, failure="refused"))),
+    Problem.COPIES_MISSING: replace(
         HEALTHY, sets=copies_of(replica(1), replica(2), replica(3, in_sync=False, state="catching up", lag_bytes=9))
     ),
-    Trouble.REGISTER_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1, register_at=("h1:9876",)), replica(2))),
-    Trouble.LEASE_SHORT: replace(HEALTHY, sets=copies_of(replica(1, lease_margin_s=0.1), replica(2))),
-    Trouble.COPIES_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1), replica(2, address="h1:2"))),
-    Trouble.REGISTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, register_answers=False))),
-    Trouble.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
-    Trouble.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
-    Trouble.DISK_FILLS: broker(disk_free_bytes=9),
-    Trouble.LOG_HELD: broker(log_held_bytes=9 << 20, log_held_by=HELD_BY),
-    Trouble.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
-    Trouble.MASTER_DAMAGED: replace(broker(topics=(DAMAGED,)), sets=copies_of(replica(1), replica(2))),
-    Trouble.EVENTS_LOST: broker(events_dropped=4),
-    Trouble.QUIRKS_ON: broker(quirks=("OVERLAPPING_HANDOVER",)),
-    Trouble.MEMBERS_DISAGREE: group(
+    Problem.REGISTER_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1, register_at=("h1:9876",)), replica(2))),
+    Problem.LEASE_SHORT: replace(HEALTHY, sets=copies_of(replica(1, lease_margin_s=0.1), replica(2))),
+    Problem.COPIES_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1), replica(2, address="h1:2"))),
+    Problem.REGISTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, register_answers=False))),
+    Problem.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
+    Problem.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
+    Problem.DISK_FILLS: broker(disk_free_bytes=9),
+    Problem.LOG_HELD: broker(log_held_bytes=9 << 20, log_held_by=HELD_BY),
+    Problem.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
+    Problem.MASTER_DAMAGED: replace(broker(topics=(DAMAGED,)), sets=copies_of(replica(1), replica(2))),
+    Problem.EVENTS_LOST: broker(events_dropped=4),
+    Problem.QUIRKS_ON: broker(quirks=("OVERLAPPING_HANDOVER",)),
+    Problem.MEMBERS_DISAGREE: group(
         disagreements=(
             Disagreement(
                 what="strategy", sides=(Side(value="AVG", members=("c1",)), Side(value="HASH", members=("c2",)))
             ),
         )
     ),
-    Trouble.MEMBER_UNKNOWN: group(
+    Problem.MEMBER_UNKNOWN: group(
         members=(replace(MEMBER, brokers=("b", "b2")), replace(MEMBER, client_id="c2", queues=(), brokers=("b",)))
     ),
-    Trouble.QUEUES_WITHOUT_OWNER: group(queues=(progress(owner=None),)),
-    Trouble.LAG_GROWS: replace(
+    Problem.QUEUES_WITHOUT_OWNER: group(queues=(progress(owner=None),)),
+    Problem.LAG_GROWS: replace(
         HEALTHY,
         groups={"g": (GROUP, replace(GROUP, queues=(progress(max_offset=900, committed=500),)))},
     ),
-    Trouble.QUEUE_STUCK: group(queues=(progress(committed=40),)),
-    Trouble.LISTENER_HANGS: happened(EventKind.LISTENER_TIMED_OUT, client="c1", n=2, detail="on_order t"),
-    Trouble.GROUP_OFF: group(settings={"b": GroupSettings(consume=False)}),
-    Trouble.MEMBER_SUSPENDED: group(members=(replace(MEMBER, suspended=True),)),
-    Trouble.DEAD_LETTERS: happened(EventKind.DEAD_LETTER, topic="t", n=1),
-    Trouble.MESSAGES_MISSED: happened(EventKind.OFFSET_MOVED, topic="t", client="c1", n=9, detail="deleted"),
-    Trouble.CLIENT_ID_TWICE: happened(EventKind.CLIENT_ID_CONFLICT, client="c1", detail="h:9"),
-    Trouble.GROUP_RESTLESS: replace(HEALTHY, events=joins(40, (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE))),
+    Problem.QUEUE_STUCK: group(queues=(progress(committed=40),)),
+    Problem.LISTENER_HANGS: happened(EventKind.LISTENER_TIMED_OUT, client="c1", n=2, detail="on_order t"),
+    Problem.GROUP_OFF: group(settings={"b": GroupSettings(consume=False)}),
+    Problem.MEMBER_SUSPENDED: group(members=(replace(MEMBER, suspended=True),)),
+    Problem.DEAD_LETTERS: happened(EventKind.DEAD_LETTER, topic="t", n=1),
+    Problem.MESSAGES_MISSED: happened(EventKind.OFFSET_MOVED, topic="t", client="c1", n=9, detail="deleted"),
+    Problem.CLIENT_ID_TWICE: happened(EventKind.CLIENT_ID_CONFLICT, client="c1", detail="h:9"),
+    Problem.GROUP_RESTLESS: replace(HEALTHY, events=joins(40, (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE))),
 }
 
 
 def test_every_trouble_is_planted_and_described() -> None:
-    assert set(PLANTED) == set(Trouble)
+    assert set(PLANTED) == set(Problem)
     page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE) == [each.value for each in Trouble]
+    assert re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE) == [each.value for each in Problem]
 
 
-@pytest.mark.parametrize("trouble", Trouble)
-def test_a_trouble_is_found_by_its_name_and_nothing_else_is(trouble: Trouble) -> None:
-    found = diagnose(PLANTED[trouble])
-    assert [each.trouble for each in found] == [trouble]
+@pytest.mark.parametrize("problem", Problem)
+def test_a_trouble_is_found_by_its_name_and_nothing_else_is(problem: Problem) -> None:
+    found = diagnose(PLANTED[problem])
+    assert [each.problem for each in found] == [problem]
     assert (ROOT / "docs" / found[0].docs).exists()
-    assert len(found[0].evidence) > 5 < len(found[0].advice)
+    assert len(found[0].evidence) > 5 < len(found[0].remedy)
 
 
 def test_members_that_start_or_are_restarted_and_a_broker_that_was_away_make_no_group_restless() -> None:
@@ -192,7 +192,7 @@ def test_members_that_start_or_are_restarted_and_a_broker_that_was_away_make_no_
 def test_the_clock_of_a_client_is_found_by_its_events_and_that_of_a_broker_is_asked_for() -> None:
     clocks = (ClockFault(node="c1", ahead_ms=2_000.0), ClockFault(node="b", ahead_ms=2_000.0))
     [found] = diagnose(replace(HEALTHY, clocks=clocks))
-    assert (found.trouble, found.subject) == (Trouble.CLOCKS_APART, "client c1")
+    assert (found.problem, found.subject) == (Problem.CLOCKS_APART, "client c1")
     assert found.evidence.startswith("the clock of c1 is 2 s ahead")
 
 
@@ -201,7 +201,7 @@ def test_a_healthy_cluster_has_no_finding() -> None:
 
 
 def test_the_holder_of_a_log_over_its_limits_is_named() -> None:
-    [found] = diagnose(PLANTED[Trouble.LOG_HELD])
+    [found] = diagnose(PLANTED[Problem.LOG_HELD])
     assert (found.subject, found.evidence) == ("broker b", HELD_BY)
 
 

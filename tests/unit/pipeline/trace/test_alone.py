@@ -18,7 +18,7 @@ from pipeline.trace.alone import (
     is_for_one_process,
     read_events,
     read_trace,
-    write_tables,
+    write_arrow_tables,
 )
 from tests.unit.traces.check.histories import clean, numbered
 
@@ -65,8 +65,8 @@ def test_the_tables_are_the_same_with_the_events_as_they_were_read(tmp_path: Pat
     second.write_bytes(encode_events(EVENTS[1:]))
     trace, others = read_trace([first, second])
     assert (events_of(trace), others) == (EVENTS, 1)
-    write_tables(events_of(trace), tmp_path / "read", group=group, trace=trace)
-    write_tables(EVENTS, tmp_path / "built", group=group)
+    write_arrow_tables(events_of(trace), tmp_path / "read", group=group, trace=trace)
+    write_arrow_tables(EVENTS, tmp_path / "built", group=group)
     names = sorted(folder.name for folder in (tmp_path / "built").iterdir())
     assert {name: rows(tmp_path / "read", name) for name in names} == {
         name: rows(tmp_path / "built", name) for name in names
@@ -74,23 +74,23 @@ def test_the_tables_are_the_same_with_the_events_as_they_were_read(tmp_path: Pat
 
 
 def test_a_table_of_events_can_be_read_again(tmp_path: Path) -> None:
-    write_tables(EVENTS, tmp_path)
+    write_arrow_tables(EVENTS, tmp_path)
     assert read_events([tmp_path / "events" / "part-0.parquet"]) == (EVENTS, 0)
     with pytest.raises(ConfigError, match="is not a trace in Parquet"):
         read_events([tmp_path / "nodes" / "part-0.parquet"])
 
 
 def test_of_a_node_its_missing_numbers_are_counted_in_each_run_over_all_groups(tmp_path: Path) -> None:
-    write_tables(EVENTS, tmp_path)
+    write_arrow_tables(EVENTS, tmp_path)
     nodes = {row.pop("node"): row for row in rows(tmp_path, "nodes")}
     assert nodes["b"] == {"events": 3, "first_ms": 1_001, "last_ms": 1_003, "lost": 2}
-    write_tables(EVENTS, tmp_path, group="g")
+    write_arrow_tables(EVENTS, tmp_path, group="g")
     assert {row["node"]: (row["events"], row["lost"]) for row in rows(tmp_path, "nodes")} == {"b": (1, 2), "c1": (1, 0)}
 
 
 def test_damage_that_is_reported_twice_is_one_loss(tmp_path: Path) -> None:
     again = EVENTS[1]._replace(seq=RUN_SEQS + 5, t_ms=1_500.0)
-    write_tables([*EVENTS, again], tmp_path)
+    write_arrow_tables([*EVENTS, again], tmp_path)
     assert [(row["offset"], row["n"]) for row in rows(tmp_path, "losses")] == [(50, 20)]
 
 
@@ -99,7 +99,7 @@ def test_without_events_there_is_one_clear_error(
     tmp_path: Path, events: list[Event], group: str | None, error: str
 ) -> None:
     with pytest.raises(ConfigError, match=error):
-        write_tables(events, tmp_path, group=group)
+        write_arrow_tables(events, tmp_path, group=group)
 
 
 def test_long_traces_and_folders_of_streams_are_for_spark(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_tables_have_right_times_although_the_clock_of_a_client_is_a_day_off
     for name, recorded in (("right", right), ("wrong", wrong)):
         events, clocks = in_right_times(recorded)
         assert list(map(str, clocks)) == ["the clock of c1 is 24 h ahead"] * (name == "wrong")
-        write_tables(events, tmp_path / name, group="g")
+        write_arrow_tables(events, tmp_path / name, group="g")
 
     def owned(name: str) -> list[tuple[object, ...]]:
         columns = ("queue_id", "owner", "token", "ended", "duplicates")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.access_limits import CLAIM_KEPT_S, MAX_CLAIMS_OF_USER, MAX_IDS_OF_CONNECTION
+from model.access_limits import CLAIM_KEPT_S, MAX_CLAIMS_OF_CONNECTION, MAX_CLAIMS_OF_USER
 from model.errors import SystemBusy
 from remoting.security.claims import Claims, IdsOfConnection
 
@@ -50,7 +50,7 @@ def test_a_user_has_so_many_ids_and_takes_no_room_of_others() -> None:
 def test_a_connection_holds_so_many_ids_and_then_not_the_oldest() -> None:
     claims = Claims()
     one, other = IdsOfConnection(claims), IdsOfConnection(claims)
-    for n in range(MAX_IDS_OF_CONNECTION + 1):
+    for n in range(MAX_CLAIMS_OF_CONNECTION + 1):
         assert one.claim(f"c{n}", "alice", 0.0)
     assert "c0" not in one.names
     assert "c1" in one.names

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from model.replica_limits import (
-    REPLICA_BACK_S,
     REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
     REPLICA_JOIN_LAG_BYTES,
     REPLICA_MAX_LAG_BYTES,
+    REPLICA_RECONNECT_S,
     REPLICA_REJOIN_MAX_S,
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
@@ -56,7 +56,7 @@ def test_a_replica_goes_from_the_files_over_the_tables_to_the_flushes() -> None:
 def test_a_closed_connection_is_trouble_unless_it_is_back_soon() -> None:
     replica = following()
     replica.disconnected(5.0)
-    assert replica.leaves_at(1_000, NEVER).at == 5.0 + REPLICA_BACK_S
+    assert replica.leaves_at(1_000, NEVER).at == 5.0 + REPLICA_RECONNECT_S
     replica.connected(5.1, 1_000)
     replica.sent(5.2, 10, 7, 1_000, crc=6)
     assert replica.leaves_at(1_000, NEVER).at == 5.1 + REPLICA_SILENCE_S

@@ -10,11 +10,11 @@ from model.errors import NotEnoughReplicas, NotMaster
 from model.record import FlushMode
 from model.replica_limits import (
     LEASE_S,
-    REPLICA_BACK_S,
     REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
     REPLICA_KEPT_BYTES,
     REPLICA_PAUSE_S,
+    REPLICA_RECONNECT_S,
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
     REPLICA_START_S,
@@ -100,7 +100,7 @@ async def test_a_replica_that_is_killed_leaves_the_set_and_holds_answers_only_th
     master, [replica] = await in_sync(world, 2)
     await replica.stop()
     n = master.write(b"x")
-    assert await world.until(lambda: master.committed >= n) < REPLICA_BACK_S + 0.1
+    assert await world.until(lambda: master.committed >= n) < REPLICA_RECONNECT_S + 0.1
     assert master.sender.row.in_sync == (1,)
 
 
@@ -110,7 +110,7 @@ async def test_a_replica_whose_connection_broke_is_back_before_it_would_leave_th
     before = master.sender.row.version
     world.simulation.network.cut(host_of(2), host_of(1))
     n = master.write(b"x")
-    await world.until(lambda: master.committed >= n, REPLICA_BACK_S)
+    await world.until(lambda: master.committed >= n, REPLICA_RECONNECT_S)
     await world.sleep(1)
     assert master.sender.row.version == before
     assert replica.ends == [FollowEnd.MASTER_GONE]

@@ -18,9 +18,9 @@ def test_a_reset_is_pending_until_someone_pulls_from_its_offset() -> None:
     resets = PendingResets()
     resets.add(KEY, 7, now=1.0)
     assert resets.pulled(KEY, 9) == (7, 1.0 + RESET_FOLLOW_S)
-    assert (resets.undoes(KEY, 9), resets.undoes(KEY, 7)) == (True, False)
+    assert (resets.would_undo_reset(KEY, 9), resets.would_undo_reset(KEY, 7)) == (True, False)
     assert resets.pulled(KEY, 7) is None
-    assert (resets.pulled(KEY, 9), resets.undoes(KEY, 9), len(resets)) == (None, False, 0)
+    assert (resets.pulled(KEY, 9), resets.would_undo_reset(KEY, 9), len(resets)) == (None, False, 0)
 
 
 def test_a_reset_ends_with_its_group_its_topic_or_a_member_that_has_the_lease() -> None:
@@ -29,7 +29,7 @@ def test_a_reset_ends_with_its_group_its_topic_or_a_member_that_has_the_lease() 
         resets.add(("g", QueueKey("t", n)), 7, now=1.0)
     resets.followed(KEY)
     resets.forget(lambda place: place[1].queue_id == 1)
-    assert [resets.undoes(("g", QueueKey("t", n)), 9) for n in range(3)] == [False, False, True]
+    assert [resets.would_undo_reset(("g", QueueKey("t", n)), 9) for n in range(3)] == [False, False, True]
 
 
 async def consuming(world: World) -> tuple[StockClient, Peer]:
@@ -96,7 +96,7 @@ async def test_a_member_of_ours_that_gets_a_reset_queue_ends_the_wait_for_stock_
     assert (offset, await ours.commit(3, token)) == (0, [])
     await ours.unlock(("t", 0, 3, token))
     assert messages_of(await stock.pull(3)) == []
-    assert not world.broker.pull_access.resets.undoes(KEY, 3)
+    assert not world.broker.pull_access.resets.would_undo_reset(KEY, 3)
 
 
 @simulated

@@ -5,7 +5,7 @@ from pathlib import Path
 from client import TransactionProducer
 from client.admin.admin import Admin
 from testbed.bench.kit.echo import TOPIC
-from testbed.bench.throughput.transactions import leave_open, rolled_back, transacting
+from testbed.bench.throughput.transactions import answer_rollback, leave_open, transacting
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import done_and_stored, embedded
 
@@ -14,7 +14,7 @@ def test_every_transaction_that_counts_is_published(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         async with (
             embedded(simulation, tmp_path, TOPIC, 2) as cluster,
-            TransactionProducer(cluster.name_server, "bench", check=rolled_back) as producer,
+            TransactionProducer(cluster.name_server, "bench", check=answer_rollback) as producer,
         ):
             done, stored = await done_and_stored(simulation, cluster, TOPIC, transacting(producer))
             assert stored == done > 50

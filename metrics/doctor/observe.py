@@ -11,7 +11,7 @@ from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, GroupInfo
 from client.admin.requests import ClusterRequests, masters_of, unpack
 from client.config import wall_clock_ms
-from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
+from metrics.doctor.snapshot import ObservedBroker, ObservedNameServer, Snapshot
 from model.errors import GroupNotExist, InvalidParameter, NetworkError, RlabError, ServiceNotAvailable
 from model.replica_info import ReplicaSetInfo
 from model.topic_route import BrokerData
@@ -21,22 +21,22 @@ from traces.figures.clocks.clocks import ClockReader
 from traces.figures.records import order_of
 
 TIMEOUT_S = 3.0
-BETWEEN_S = 5.0
+INTERVAL_S = 5.0
 MINUTES = 10.0
 
 
-async def look(
+async def observe(
     name_servers: str | Sequence[str],
     *,
-    between_s: float = BETWEEN_S,
+    interval_s: float = INTERVAL_S,
     minutes: float = MINUTES,
     clock_ms: Callable[[], float] = wall_clock_ms,
 ) -> Snapshot:
-    """Take a snapshot of a cluster; this lasts a little longer than `between_s` seconds.
+    """Take a snapshot of a cluster; this lasts a little longer than `interval_s` seconds.
 
     Args:
         name_servers: addresses, separated by commas or as a list.
-        between_s: time between the two observations of each group.
+        interval_s: time between the two observations of each group.
         minutes: maximum age of the events that are used.
         clock_ms: wall clock in milliseconds.
 
@@ -58,7 +58,7 @@ async def look(
             await cluster.remoting.aclose()
     async with Admin(name_servers, timeout_s=TIMEOUT_S) as admin:
         before, sets_before = await _groups(admin), await _sets(admin, with_copies)
-        await anyio.sleep(between_s)
+        await anyio.sleep(interval_s)
         now, sets_now = await _groups(admin), await _sets(admin, with_copies)
         trace = admin.trace(clock_ms() - minutes * 60_000)
         events = await trace.read()
@@ -72,7 +72,7 @@ async def look(
         name_servers=tuple(servers),
         brokers=tuple(brokers),
         groups={name: (before[name], now[name]) for name in sorted(before.keys() & now.keys())},
-        between_s=between_s,
+        interval_s=interval_s,
         events=tuple(sorted(map(clocks.correct, events), key=order_of)),
         minutes=minutes,
         clocks=clocks.faults,
@@ -82,10 +82,10 @@ async def look(
     )
 
 
-async def _name_servers(cluster: ClusterRequests) -> tuple[list[NameServerSeen], set[str]]:
+async def _name_servers(cluster: ClusterRequests) -> tuple[list[ObservedNameServer], set[str]]:
     """The brokers that each name server lists, and the names of the brokers that have copies."""
     answers = await cluster.ask(cluster.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
-    seen, with_copies = [], set()
+    observed, with_copies = [], set()
     for address, answer in answers.items():
         if isinstance(answer, Command):
             with_copies |= {str(name) for name, *_ in answer.header.get("sets", ())}
@@ -93,22 +93,22 @@ async def _name_servers(cluster: ClusterRequests) -> tuple[list[NameServerSeen],
                 BrokerData(cluster=group, broker_name=name, addresses={int(key): str(at) for key, at in addresses})
                 for group, name, addresses in unpack(answer)
             ]
-            seen.append(NameServerSeen(address=address, brokers=masters_of(brokers)))
+            observed.append(ObservedNameServer(address=address, brokers=masters_of(brokers)))
         else:
-            seen.append(NameServerSeen(address=address, error=str(answer)))
-    return seen, with_copies
+            observed.append(ObservedNameServer(address=address, error=str(answer)))
+    return observed, with_copies
 
 
-async def _broker(cluster: ClusterRequests, name: str, address: str, clock_ms: Callable[[], float]) -> BrokerSeen:
+async def _broker(cluster: ClusterRequests, name: str, address: str, clock_ms: Callable[[], float]) -> ObservedBroker:
     asked_ms = clock_ms()
     try:
         answer = await cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     except RlabError as error:
-        return BrokerSeen(name=name, address=address, error=str(error))
+        return ObservedBroker(name=name, address=address, error=str(error))
     answered_ms = clock_ms()
     wire = unpack(answer)
     ahead_ms = wire["now_ms"] - (asked_ms + answered_ms) / 2 if "now_ms" in wire else None
-    return BrokerSeen(
+    return ObservedBroker(
         name=name,
         address=address,
         info=BrokerInfo.from_wire(address, wire),
@@ -122,20 +122,20 @@ async def _groups(admin: Admin) -> dict[str, GroupInfo]:
         summaries = await admin.groups()
     except (ServiceNotAvailable, NetworkError):
         return {}  # other rules report brokers that do not answer
-    found: dict[str, GroupInfo] = {}
+    make_diagnosis: dict[str, GroupInfo] = {}
     for summary in summaries:
         try:
-            found[summary.group] = await admin.group(summary.group)
+            make_diagnosis[summary.group] = await admin.group(summary.group)
         except (GroupNotExist, ServiceNotAvailable, NetworkError):
             continue  # race: the group was just deleted; or its brokers do not answer
-    return found
+    return make_diagnosis
 
 
 async def _sets(admin: Admin, names: set[str]) -> dict[str, ReplicaSetInfo]:
-    found: dict[str, ReplicaSetInfo] = {}
+    make_diagnosis: dict[str, ReplicaSetInfo] = {}
     for name in sorted(names):
         try:
-            found[name] = await admin.replicas(name)
+            make_diagnosis[name] = await admin.replicas(name)
         except (InvalidParameter, NetworkError):
             continue  # no replica of it answers: another rule reports the broker
-    return found
+    return make_diagnosis

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from client import Message, Producer
-from testbed.bench.disk.other_disks import DISKS, FORGET, KEEP, OptionalFiles, SlowFiles
+from testbed.bench.disk.replaced_disk import DISCARD, DISKS, KEEP, OptionalFiles, SlowFiles
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import broker_process, create_topics, name_server_process
 
@@ -15,11 +15,11 @@ def test_files_that_forget_claim_to_have_written_and_those_that_keep_have(tmp_pa
     files = OptionalFiles()
     fd = files.open(tmp_path / "log", create=True)
     try:
-        files.keeps = False
+        files.writes = False
         assert files.pwrite(fd, b"lost", 0) == 4
         files.sync(fd)
         assert files.size(fd) == 0
-        files.keeps = True
+        files.writes = True
         files.write_all(fd, b"kept", 0)
         assert files.pread(fd, 4, 0) == b"kept"
     finally:
@@ -49,13 +49,13 @@ def test_a_broker_on_an_optional_disk_is_reported_by_signals_when_to_keep(tmp_pa
 
         async with (
             name_server_process() as name_server,
-            broker_process(name_server, tmp_path, entry=("testbed.bench.disk.other_disks", "optional")) as broker,
+            broker_process(name_server, tmp_path, entry=("testbed.bench.disk.replaced_disk", "optional")) as broker,
             Producer(name_server) as producer,
         ):
             await create_topics(name_server, {TOPIC: 1})
             # A signal is heard when the system says so: what is sent before that is one more that is stored, or not.
             with anyio.fail_after(30):
-                broker.process.send_signal(FORGET)
+                broker.process.send_signal(DISCARD)
                 while await is_kept(producer):
                     pass
                 broker.process.send_signal(KEEP)

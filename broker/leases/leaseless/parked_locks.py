@@ -1,11 +1,11 @@
-"""Requests of RocketMQ's clients for the lock of a queue that another member still has: held for a moment. Pure.
+"""Requests of RocketMQ's clients for the lock of a queue that another member still has: parked for a moment. Pure.
 
 A client of RocketMQ that joins asks for its locks at once, while the other members are only being notified. If the
 broker refused, the client would ask again a second later at the earliest, because it rebalances at most once a second.
 Until then the queue would have no owner. So right after a change of the group the broker lets such a request wait until
 the queue is free, for at most `LOCK_HOLD_S`: the client waits a second for an answer, one queue after the other.
 
-    hold(("g", t:0), request, until=10.6)
+    park(("g", t:0), request, until=10.6)
     remove_of_queue(("g", t:0)) -> [request]   the queue is free: it is run again
     expire(10.6) -> []
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar
 
 from broker.leases.table import QueueKey
-from model.limits import MAX_HELD_LOCKS
+from model.limits import MAX_PARKED_LOCKS
 
 Place = tuple[str, QueueKey]
 """Group and queue."""
@@ -35,35 +35,35 @@ class Waiting(Protocol):
 One = TypeVar("One", bound=Waiting)
 
 
-class HeldLocks(Generic[One]):
-    """The held requests of one broker."""
+class ParkedLocks(Generic[One]):
+    """The parked requests of one broker."""
 
     def __init__(self) -> None:
-        self._held: dict[Place, list[One]] = {}
+        self._parked: dict[Place, list[One]] = {}
         self._n = 0
 
     def __len__(self) -> int:
         return self._n
 
-    def hold(self, place: Place, lock: One) -> bool:
-        """Hold a request, unless too many are held; returns whether it is held."""
-        if self._n >= MAX_HELD_LOCKS:
+    def park(self, place: Place, lock: One) -> bool:
+        """Park a request, unless too many are parked; returns whether it is parked."""
+        if self._n >= MAX_PARKED_LOCKS:
             return False
-        self._held.setdefault(place, []).append(lock)
+        self._parked.setdefault(place, []).append(lock)
         self._n += 1
         return True
 
     def remove_of_queue(self, place: Place) -> list[One]:
         """Remove and return the requests for a queue, oldest first."""
-        taken = self._held.pop(place, [])
+        taken = self._parked.pop(place, [])
         self._n -= len(taken)
         return taken
 
     def next_deadline(self) -> float | None:
         """When to call `expire`, or None."""
-        return min((lock.until for locks in self._held.values() for lock in locks), default=None)
+        return min((lock.until for locks in self._parked.values() for lock in locks), default=None)
 
     def expire(self, now: float) -> list[One]:
-        """Remove and return every request for a queue at which one request is due; the others may be held again."""
-        due = [place for place, locks in self._held.items() if any(lock.until <= now for lock in locks)]
+        """Remove and return every request for a queue at which one request is due; the others may be parked again."""
+        due = [place for place, locks in self._parked.items() if any(lock.until <= now for lock in locks)]
         return [lock for place in due for lock in self.remove_of_queue(place)]

@@ -1,4 +1,4 @@
-"""PollCommits: the messages that polls returned, and which of them count as processed and may be committed.
+"""PolledMessages: the messages that polls returned, and which of them count as processed and may be committed.
 
 A poll cannot know when its caller has processed the messages that it returned, but the next call can: calling `poll` or
 `commit` means that all earlier messages are processed. So after a crash the messages of the last poll are redelivered,
@@ -22,7 +22,7 @@ from client.pull.owned_queue import OwnedQueue
 from model.message import MessageExt
 
 
-class PollCommits:
+class PolledMessages:
     """The polled messages of one lite pull consumer. With `auto_commit`, processed ones may be committed at once."""
 
     def __init__(self, *, auto_commit: bool) -> None:
@@ -37,15 +37,15 @@ class PollCommits:
         if not self._auto_commit:
             owned.commit_at = owned.process_queue.commit_offset
 
-    def polled(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
+    def add_polled(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
         """Add the messages that a poll is about to return; the wall-clock time is in milliseconds."""
         owned.dispatch_counts.add(messages, now_ms)
         self._polled.append((owned, messages))
 
-    def processed(self) -> None:
+    def finish_polled(self) -> None:
         """Count all polled messages as processed, because the user has made the next call."""
-        polled, self._polled = self._polled, []
-        for owned, messages in polled:
+        add_polled, self._polled = self._polled, []
+        for owned, messages in add_polled:
             owned.process_queue.finish(messages)
             if not self._auto_commit and not owned.detached:
                 self._processed[owned] = None
@@ -56,7 +56,7 @@ class PollCommits:
 
         `owned_now` are all queues of the consumer: messages that the filter skipped in them count as processed too.
         """
-        self.processed()
+        self.finish_polled()
         if self._auto_commit:
             return
         for owned in {**self._processed, **dict.fromkeys(owned_now)}:
@@ -71,7 +71,7 @@ class PollCommits:
             owned.rewound = True
         owned.commit_at = offset
 
-    def moved(self, old: OwnedQueue, new: OwnedQueue) -> None:
+    def replace_queue(self, old: OwnedQueue, new: OwnedQueue) -> None:
         """Continue with `new` in the place of `old`, after a seek."""
         new.sought = True
         new.rewound = old.rewound

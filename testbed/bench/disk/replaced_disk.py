@@ -1,11 +1,11 @@
 """A broker with a replaced file layer, which the benchmarks of the store start as a child process.
 
-    python -m testbed.bench.disk.other_disks optional --listen 127.0.0.1:0 --namesrv HOST:PORT --data DIR
-    python -m testbed.bench.disk.other_disks slow ... --flush sync
+    python -m testbed.bench.disk.replaced_disk optional --listen 127.0.0.1:0 --namesrv HOST:PORT --data DIR
+    python -m testbed.bench.disk.replaced_disk slow ... --flush sync
 
 Only the file layer of the message store differs (`broker/store/disk/files.py`); the rest is the ordinary broker.
 
-- optional: the real files; from the signal `FORGET` until `KEEP` nothing is written or synced. So both sides of
+- optional: the real files; from the signal `DISCARD` until `KEEP` nothing is written or synced. So both sides of
   store-async are the same process and the same connection: two equal processes can differ by half for as long as they
   run, because of the cores on which the system places them.
 - slow: each sync takes 4 ms longer, so that the grouping of messages per sync shows even on a machine whose disk
@@ -33,28 +33,28 @@ SLOW_SYNC_S = 0.004
 """About the time of a sync on a solid-state disk without power-loss protection."""
 
 
-KEEP, FORGET = signal.SIGUSR1, signal.SIGUSR2
+KEEP, DISCARD = signal.SIGUSR1, signal.SIGUSR2
 
 
 class OptionalFiles(Files):
     """The real files, which can be switched off: then writes are dropped, and only messages in memory can be read."""
 
-    keeps = True
+    writes = True
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """Write, or claim success."""
-        return super().pwrite(fd, data, position) if self.keeps else len(data)
+        return super().pwrite(fd, data, position) if self.writes else len(data)
 
     def sync(self, fd: int) -> None:
         """Sync, or claim success."""
-        if self.keeps:
+        if self.writes:
             super().sync(fd)
 
     def listen(self) -> None:
-        """Switch the files on and off when the signals `KEEP` and `FORGET` arrive."""
+        """Switch the files on and off when the signals `KEEP` and `DISCARD` arrive."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(KEEP, setattr, self, "keeps", True)
-        loop.add_signal_handler(FORGET, setattr, self, "keeps", False)
+        loop.add_signal_handler(KEEP, setattr, self, "writes", True)
+        loop.add_signal_handler(DISCARD, setattr, self, "writes", False)
 
 
 class SlowFiles(Files):

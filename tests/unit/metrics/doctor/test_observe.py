@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from client.admin.admin import Admin
-from metrics.doctor.look import look
+from metrics.doctor.observe import observe
+from metrics.doctor.problems import Problem
 from metrics.doctor.rules import diagnose
-from metrics.doctor.troubles import Trouble
 from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.simulation
 
 def found(
     plant: Callable[[SimulatedCluster, Admin], Awaitable[Any]], data_dir: Path, after_s: float = 2.0, **options: Any
-) -> set[Trouble]:
-    """The troubles of a cluster with a group of two, some seconds after something was planted."""
+) -> set[Problem]:
+    """The problems of a cluster with a group of two, some seconds after something was planted."""
 
-    async def scenario(cluster: SimulatedCluster, admin: Admin) -> set[Trouble]:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> set[Problem]:
         await admin.create_topic("t", 2)
         for _ in range(2):
             consumer = await cluster.start_consumer("g", "t")
@@ -36,8 +36,8 @@ def found(
         await plant(cluster, admin)
         await anyio.sleep(after_s)
         with cluster.simulation.on_host("doctor"):
-            seen = await look(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
-        return {each.trouble for each in diagnose(seen)}
+            seen = await observe(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
+        return {each.problem for each in diagnose(seen)}
 
     return administer(scenario, data_dir, trace=True, **options)
 
@@ -53,7 +53,7 @@ def test_a_broker_that_hangs_is_found_while_it_is_registered(tmp_path: Path) -> 
     async def hang(cluster: SimulatedCluster, admin: Admin) -> None:
         cluster.simulation.network.stall("broker-b")
 
-    assert Trouble.BROKER_AWAY in found(hang, tmp_path)
+    assert Problem.BROKER_AWAY in found(hang, tmp_path)
 
 
 def test_a_broker_that_was_killed_is_found_until_it_returns_and_one_that_stopped_is_not(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_broker_that_was_killed_is_found_until_it_returns_and_one_that_stopped
     async def stop(cluster: SimulatedCluster, admin: Admin) -> None:
         await cluster.brokers["broker-b"].stop()
 
-    assert found(kill, tmp_path / "1", after_s=6.0) == {Trouble.BROKER_AWAY}
+    assert found(kill, tmp_path / "1", after_s=6.0) == {Problem.BROKER_AWAY}
     assert found(kill_and_start, tmp_path / "2", after_s=30.0) == set()
     assert found(stop, tmp_path / "3", after_s=6.0) == set()
 
@@ -85,16 +85,16 @@ def test_a_broker_with_copies_has_no_finding_until_one_is_lost_and_then_it_is_na
 
     pair: dict[str, Any] = {"brokers": 1, "copies": 2, "set_options": {"elect": Elect.OPERATOR}}
     assert found(wait, tmp_path / "1", **pair) == set()
-    assert found(lose_the_master, tmp_path / "2", **pair) == {Trouble.MASTER_AWAY}
-    assert found(lose_the_master, tmp_path / "3", after_s=40.0, **pair) == {Trouble.MASTER_AWAY}
-    assert found(lose_the_other, tmp_path / "4", **pair) == {Trouble.ONE_COPY}
+    assert found(lose_the_master, tmp_path / "2", **pair) == {Problem.MASTER_AWAY}
+    assert found(lose_the_master, tmp_path / "3", after_s=40.0, **pair) == {Problem.MASTER_AWAY}
+    assert found(lose_the_other, tmp_path / "4", **pair) == {Problem.ONE_COPY}
 
 
 def test_a_clock_that_is_ahead_is_found(tmp_path: Path) -> None:
     async def skew(cluster: SimulatedCluster, admin: Admin) -> None:
         cluster.skewed_ms["broker-a"] = 60_000
 
-    assert found(skew, tmp_path) == {Trouble.CLOCKS_APART}
+    assert found(skew, tmp_path) == {Problem.CLOCKS_APART}
 
 
 def test_the_clock_of_a_client_that_is_ahead_is_found(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_clock_of_a_client_that_is_ahead_is_found(tmp_path: Path) -> None:
         cluster.clocks["late"] = lambda: 2_000
         await cluster.start_consumer("g", "t", host="late", trace=True)
 
-    assert found(start, tmp_path, after_s=8.0) == {Trouble.CLOCKS_APART}
+    assert found(start, tmp_path, after_s=8.0) == {Problem.CLOCKS_APART}
 
 
 def test_twenty_members_that_start_five_that_are_killed_and_replaced_and_a_restarted_broker_have_no_finding(
@@ -124,12 +124,12 @@ def test_twenty_members_that_start_five_that_are_killed_and_replaced_and_a_resta
         await cluster.brokers["broker-a"].start()
         await anyio.sleep(60)
         with cluster.simulation.on_host("doctor"):
-            seen = await look(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
+            seen = await observe(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
         check = HistoryCheck()
         for event in seen.events:
             check.feed(event)
         verdict = check.finish()
-        found = [f"{each.trouble} {each.subject}: {each.evidence}" for each in diagnose(seen)]
+        found = [f"{each.problem} {each.subject}: {each.evidence}" for each in diagnose(seen)]
         return found, verdict.answer, [each.text for each in verdict.anomalies if not each.doubt]
 
     found, answer, anomalies = administer(scenario, tmp_path, trace=True)
@@ -147,5 +147,5 @@ def test_a_group_that_is_switched_off_and_a_member_that_is_suspended_are_found(t
             consumer.consumer.suspend()
         await anyio.sleep(60)  # it is told with the next heartbeat
 
-    assert found(off, tmp_path / "1") == {Trouble.GROUP_OFF}
-    assert found(suspend, tmp_path / "2") == {Trouble.MEMBER_SUSPENDED}
+    assert found(off, tmp_path / "1") == {Problem.GROUP_OFF}
+    assert found(suspend, tmp_path / "2") == {Problem.MEMBER_SUSPENDED}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.lite_pull.poll_commits import PollCommits
+from client.lite_pull.polled_messages import PolledMessages
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
 from tests.unit.client.pull.owned_queues import message_at, owned_queue
@@ -36,7 +36,7 @@ class Twin:
 
 @given(st.booleans(), STEPS)
 def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[str, int, int]]) -> None:
-    commits = PollCommits(auto_commit=auto_commit)
+    commits = PolledMessages(auto_commit=auto_commit)
     queues = [MessageQueue("t", "b", n) for n in range(3)]
     owned: list[OwnedQueue] = []
     twins = [Twin(0) for _ in queues]
@@ -63,10 +63,10 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
             for each in twins:
                 each.state = {offset: "processed" if s == "out" else s for offset, s in each.state.items()}
         if step == "poll":
-            commits.processed()
+            commits.finish_polled()
             taken = own.process_queue.next_batch(n, 0.0)
             if taken:
-                commits.polled(own, taken, 0.0)
+                commits.add_polled(own, taken, 0.0)
             expected = sorted(offset for offset, state in twin.state.items() if state == "waiting")[:n]
             assert [each.offset for each in taken] == expected
             twin.state.update(dict.fromkeys(expected, "out"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Trouble(StrEnum):
+class Problem(StrEnum):
     """The known problems, by their names in docs/doctor.md."""
 
     NAME_SERVER_AWAY = "name-server-away"
@@ -56,110 +56,110 @@ class Diagnosis:
         docs: the page that explains it.
     """
 
-    trouble: Trouble
+    problem: Problem
     subject: str
     evidence: str
-    advice: str
+    remedy: str
     docs: str
 
 
-def found(trouble: Trouble, subject: str, evidence: str, **details: str) -> Diagnosis:
+def make_diagnosis(problem: Problem, subject: str, evidence: str, **details: str) -> Diagnosis:
     """Make a diagnosis with the remedy of its problem; `details` are the words in braces of the advice."""
-    docs, advice = _REMEDIES[trouble]
+    docs, remedy = _REMEDIES[problem]
     return Diagnosis(
-        trouble=trouble, subject=subject, evidence=evidence, advice=advice.format(**details), docs=f"{docs}.md"
+        problem=problem, subject=subject, evidence=evidence, remedy=remedy.format(**details), docs=f"{docs}.md"
     )
 
 
-_REMEDIES: dict[Trouble, tuple[str, str]] = {
-    Trouble.NAME_SERVER_AWAY: ("failures", "start it, or take it out of --namesrv of every broker and client"),
-    Trouble.NAME_SERVERS_DIFFER: (
+_REMEDIES: dict[Problem, tuple[str, str]] = {
+    Problem.NAME_SERVER_AWAY: ("failures", "start it, or take it out of --namesrv of every broker and client"),
+    Problem.NAME_SERVERS_DIFFER: (
         "failures",
         "give the broker all name servers in --namesrv; after a cut it registers within 30 s by itself",
     ),
-    Trouble.BROKER_AWAY: (
+    Problem.BROKER_AWAY: (
         "failures",
         "start it; if it moved, see --advertise; if it will not return: rlab broker forget NAME",
     ),
-    Trouble.WRONG_BROKER: ("failures", "give each broker a port of its own, and restart both"),
-    Trouble.MASTER_AWAY: (
+    Problem.WRONG_BROKER: ("failures", "give each broker a port of its own, and restart both"),
+    Problem.MASTER_AWAY: (
         "replication",
         "start it; if it will not return: rlab broker elect {broker} --replica {replica}",
     ),
-    Trouble.ONE_COPY: (
+    Problem.ONE_COPY: (
         "replication",
         "start the others, or rlab broker --replica-of {broker} on another machine: a loss of this disk loses messages",
     ),
-    Trouble.COPIES_MISSING: (
+    Problem.COPIES_MISSING: (
         "replication",
         "start the others, or rlab broker --replica-of {broker} on another machine; for a machine that is gone: "
         "rlab broker forget {broker} --replica ID",
     ),
-    Trouble.COPIES_TOGETHER: (
+    Problem.COPIES_TOGETHER: (
         "replication",
         "run one on another machine: rlab broker --replica-of {broker}; a loss of this machine loses all copies",
     ),
-    Trouble.REGISTER_TOGETHER: (
+    Problem.REGISTER_TOGETHER: (
         "replication",
         "hand over to another replica (rlab broker handover {broker}), or put the register on another machine: a loss "
         "of this machine leaves the set without a master",
     ),
-    Trouble.LEASE_SHORT: (
+    Problem.LEASE_SHORT: (
         "replication",
         "find what stops these processes (memory, processor, disk), or start the master with a longer --replica-lease",
     ),
-    Trouble.REGISTER_AWAY: (
+    Problem.REGISTER_AWAY: (
         "replication",
         "start the name server with --elections: until then no replica can take over, or come into sync again",
     ),
-    Trouble.CLOCKS_APART: (
+    Problem.CLOCKS_APART: (
         "failures",
         "run NTP on both; times in reports, delayed messages and retention follow the broker's clock",
     ),
-    Trouble.DISK_FULL: (
+    Problem.DISK_FULL: (
         "storage",
         "free space, or lower --retain-age or --retain-size-max; it accepts sends again by itself",
     ),
-    Trouble.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
-    Trouble.LOG_HELD: ("storage", "follow that advice, or the log grows beyond its limits until the disk is full"),
-    Trouble.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
-    Trouble.MASTER_DAMAGED: (
+    Problem.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
+    Problem.LOG_HELD: ("storage", "follow that advice, or the log grows beyond its limits until the disk is full"),
+    Problem.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
+    Problem.MASTER_DAMAGED: (
         "replication",
         "rlab broker handover {broker} --to {replica}: that one has a copy, and the damaged files are fetched from it; "
         "then replace the disk. If the same messages are damaged there too, they are lost",
     ),
-    Trouble.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
-    Trouble.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),
-    Trouble.MEMBERS_DISAGREE: ("failures", "give all members the same setting: {consequence}"),
-    Trouble.MEMBER_UNKNOWN: (
+    Problem.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
+    Problem.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),
+    Problem.MEMBERS_DISAGREE: ("failures", "give all members the same setting: {consequence}"),
+    Problem.MEMBER_UNKNOWN: (
         "failures",
         "the member cannot reach that broker: see its log, and the network between the two",
     ),
-    Trouble.QUEUES_WITHOUT_OWNER: (
+    Problem.QUEUES_WITHOUT_OWNER: (
         "one-rebalance",
         "rlab group show {group} compares owners and targets; that member's log has the reason why it waits",
     ),
-    Trouble.LAG_GROWS: (
+    Problem.LAG_GROWS: (
         "operating-groups",
         "it consumes more slowly than producers send: add members, up to the number of queues, or faster listeners",
     ),
-    Trouble.QUEUE_STUCK: (
+    Problem.QUEUE_STUCK: (
         "ordering",
         "a message fails again and again in order, or a listener hangs: see that member's log",
     ),
-    Trouble.LISTENER_HANGS: (
+    Problem.LISTENER_HANGS: (
         "listeners",
         "find out why it waits; a listener counts as hanging after consume_timeout_s",
     ),
-    Trouble.GROUP_OFF: ("operating-groups", "rlab group set {group} --consume switches it on"),
-    Trouble.MEMBER_SUSPENDED: ("listeners", "its application called suspend(); it has to call resume(), or to stop"),
-    Trouble.DEAD_LETTERS: ("listeners", "rlab group dlq list {group} shows them, and sends them again"),
-    Trouble.MESSAGES_MISSED: (
+    Problem.GROUP_OFF: ("operating-groups", "rlab group set {group} --consume switches it on"),
+    Problem.MEMBER_SUSPENDED: ("listeners", "its application called suspend(); it has to call resume(), or to stop"),
+    Problem.DEAD_LETTERS: ("listeners", "rlab group dlq list {group} shows them, and sends them again"),
+    Problem.MESSAGES_MISSED: (
         "storage",
         "the group is slower than retention: raise --retain-age or --retain-size-max, or add members",
     ),
-    Trouble.CLIENT_ID_TWICE: ("failures", "give each process a client_ip or an instance_name of its own"),
-    Trouble.GROUP_RESTLESS: (
+    Problem.CLIENT_ID_TWICE: ("failures", "give each process a client_ip or an instance_name of its own"),
+    Problem.GROUP_RESTLESS: (
         "operating-groups",
         "members that crash or miss heartbeats leave and join again: see their logs, or set rejoin_within_s",
     ),
