@@ -40,7 +40,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage wheel-test console-test check lint bench peers compat interop crash crash-copies crash-spark torture soak attack mutants clocks pages site wheel release clean
+.PHONY: help setup demo test coverage wheel-test console-test check walks lint bench peers compat interop crash crash-copies crash-spark torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,10 @@ coverage: $(STAMP) ## measure which lines tests/unit and tests/property run (COV
 check: lint ## format, lint, types, import rules, and the style that no linter knows
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \
 	  tests/unit/test_stale_words.py
+
+# The files are named because importing all others takes longer than these tests.
+walks: $(STAMP) ## run the tests that walk over all commands, requests, calls, tables, limits, names and pages
+	@$(BIN)/python -m pytest -q -m walk $(PYTEST_ARGS) $$(grep -rl --include='test_*.py' 'pytest\.mark\.walk' tests)
 
 lint: $(STAMP) ## the checks that are no tests: format, lint and types of Python, and lint of JavaScript and CSS
 	$(BIN)/ruff format --check

@@ -21,7 +21,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.compat.recording import BROKER_HOST, RAW, Frame, content, differences, load
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 WITHIN_S = 30.0
 CHOSEN_FROM = 10**9

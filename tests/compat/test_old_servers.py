@@ -16,7 +16,7 @@ from tests.compat.old_servers import OldServers
 from tests.compat.recording import BROKER_HOST, load
 from tests.compat.scenario import act
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 
 def test_clients_see_with_old_servers_what_old_clients_saw() -> None:

@@ -16,7 +16,7 @@ from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.compat.scenario import NAME_SERVERS, until
 from tests.compat.stored import BROKER, LATER_S, unpack
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 STOPPED_S = 40.0
 """When that broker had stopped, by the clock of the simulation, and none of its delayed messages was due."""

@@ -7,6 +7,8 @@ import pytest
 from tests.docs.floor_plan import PAGE, PLAN, drawn, floors
 from tests.unit.source_tree import PACKAGES
 
+pytestmark = pytest.mark.walk
+
 
 def test_the_plans_of_the_page_are_those_of_the_contracts() -> None:
     page = PAGE.read_text(encoding="utf-8")

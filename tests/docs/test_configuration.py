@@ -23,6 +23,8 @@ from model.limits import PULL_SUSPEND_S
 from namesrv.config import NameServerConfig
 from tests.docs.pages import table_of, text_of
 
+pytestmark = pytest.mark.walk
+
 PAGE = "docs/configuration.md"
 RECORDS: list[type[Any]] = [
     NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, TransactionOptions, ClientConfig, ConsumerOptions,

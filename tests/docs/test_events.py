@@ -38,6 +38,8 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.docs.pages import ROOT, table_of, text_of
 
+pytestmark = pytest.mark.walk
+
 PAGE = "docs/events.md"
 SEGMENT_BYTES = 20_000
 ALWAYS = ["t_ms", "node", "seq", "kind", "cause"]

@@ -9,6 +9,8 @@ import pytest
 from model import access_limits, grpc_limits, limits, replica_limits
 from tests.docs.pages import table_of
 
+pytestmark = pytest.mark.walk
+
 UNITS = {"MiB": 2**20, "s": 1, "bytes": 1}
 ROWS = [
     row

@@ -12,6 +12,8 @@ from client.trigger import Trigger
 from tests.docs.pages import table_of, text_of
 from tests.unit.client.allocate.strategy_classes import strategy_classes
 
+pytestmark = pytest.mark.walk
+
 
 def test_the_page_about_a_rebalance_has_every_trigger() -> None:
     rows = table_of("docs/one-rebalance.md", "What keeps a group right when something is lost")

@@ -18,6 +18,8 @@ from cli.main import app
 from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, table_of, text_of
 from tools.site.links import slug
 
+pytestmark = pytest.mark.walk
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = (
     "model",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from model.quirks import Quirk
 from tests.docs.pages import ROOT, table_of
+
+pytestmark = pytest.mark.walk
 
 SHIPPED = ("namesrv", "broker", "client", "replica")
 

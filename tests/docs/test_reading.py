@@ -8,6 +8,8 @@ import pytest
 
 from tests.docs.pages import ROOT, text_of
 
+pytestmark = pytest.mark.walk
+
 STOP = re.compile(r"^### (\d+)\. `([\w/]+\.py)`: .+\n\n```text\n((?:.+\n)+?)```$", re.MULTILINE)
 STOPS = STOP.findall(text_of("docs/reading.md"))
 

@@ -10,6 +10,8 @@ import pytest
 from tests.docs.pages import ROOT, text_of
 from tools.rocketmq_names import BY_HAND, page, places
 
+pytestmark = pytest.mark.walk
+
 OF_ARTICLES = Path(__file__).with_name("names_of_articles.txt").read_text(encoding="utf-8").split()
 
 

@@ -17,6 +17,8 @@ from tools.release import NotReleasable, checksums, notes_of, version
 from tools.site.links import OUTSIDE, home, pages, site_path, with_site_links
 from tools.site.made import PYTHON, every_command, made_pages
 
+pytestmark = pytest.mark.walk
+
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 MADE = made_pages()
 

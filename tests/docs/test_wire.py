@@ -12,6 +12,8 @@ from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.walk
+
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 

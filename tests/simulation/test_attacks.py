@@ -66,6 +66,7 @@ class Vandal(asyncio.Protocol):
         self.closed = True
 
 
+@pytest.mark.walk
 def test_no_request_of_either_dialect_is_served_without_a_key(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         servers = (

@@ -20,7 +20,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_matrix import MATRIX, USERS, WITH_USERS, started
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 EFFECTS = list(Effect)
 serve_as_usual = broker.broker._serve

@@ -19,7 +19,7 @@ from tests.simulation.signed import connected, grpc_headers
 from tests.simulation.test_matrix import ROLES, USERS, WITH_USERS, Case, started, take_rights
 from tests.unit.rocketmq.grpc.grpc_client import Answer, GrpcClient, message_of, send_of
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 RESULTS = {
     "ok": proto.OK,

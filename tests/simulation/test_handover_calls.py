@@ -30,7 +30,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_replicas import PAIR, row_of, the_set, wait_in_sync
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 Call = Callable[[], Awaitable[object]]

@@ -122,6 +122,7 @@ def test_a_release_that_a_broker_was_too_busy_for_is_repeated_and_strands_no_que
 # ------------------------------------------------------------------------------------------------------- refused queues
 
 
+@pytest.mark.walk
 def test_a_refused_queue_is_acquired_when_its_release_is_announced_and_no_one_polls(simulate: Simulate) -> None:
     holding_s = 3.0
 

@@ -28,7 +28,7 @@ from tests.simulation.signed import SECRET
 from tests.unit.broker.harness import consumer
 from tests.unit.remoting.security.test_needs import PUSHED
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 ROLES = ("stranger", "wrong", "no-topic", "no-group", "removed", "owner", "twin")
 KEYS = ROLES[2:]

@@ -20,6 +20,7 @@ def test_a_bug_can_be_planted(mutant: object) -> None:
     compile(mutated(mutant), mutant.file, "exec")
 
 
+@pytest.mark.walk
 def test_there_are_twenty_bugs_and_every_quirk() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
     assert set(QUIRKS) == set(Quirk)

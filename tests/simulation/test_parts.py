@@ -18,7 +18,7 @@ from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 REQUESTS: dict[Part, tuple[RequestCode, dict[str, Any]]] = {
     Part.ASSIGNMENT: (RequestCode.GET_GROUP_ASSIGNMENT, {"group": "g"}),

@@ -39,6 +39,7 @@ def test_a_complaint_is_shown_with_the_defect_and_is_none_without(file: Path, ca
     assert run_programme(programme.with_quirks(())).findings == ()
 
 
+@pytest.mark.walk
 def test_every_quirk_has_a_programme() -> None:
     programmes = [programme_of(file.read_text(encoding="utf-8")) for file in FILES]
     assert {programme.name for programme in programmes} == set(SHOWS)

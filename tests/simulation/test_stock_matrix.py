@@ -17,7 +17,7 @@ from tests.simulation.signed import Signed, connected
 from tests.simulation.test_matrix import ORDERS, ROLES, USERS, WITH_USERS, WORDS, Case, started, take_rights
 from tests.unit.rocketmq.stock_client import StockClient
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
 STOCK_WORDS = {
     "ok": 0,

@@ -274,6 +274,7 @@ def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing
     on_broker(tmp_path, attack)
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("protocol", list(Protocol))
 def test_wrong_types_in_every_field_of_every_command_are_not_internal_error(tmp_path: Path, protocol: Protocol) -> None:
     async def main() -> None:

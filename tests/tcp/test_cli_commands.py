@@ -213,6 +213,7 @@ def fields_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from fields_of(part)
 
 
+@pytest.mark.walk
 def test_a_queue_is_one_name_in_the_json_of_every_command(terminal: Terminal, cluster: Daemon, tmp_path: Path) -> None:
     terminal.text("topic create named --queues 2")
     terminal.text("produce named --count 6 --key k")

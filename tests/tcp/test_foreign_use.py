@@ -11,6 +11,8 @@ import pytest
 
 from tests.tcp.rlab_process import ROOT, TIMEOUT_S, Daemon, environment
 
+pytestmark = pytest.mark.walk
+
 NEVER_FAIL = {"Admin.absent_brokers", "Admin.missing_trace"}
 """They report that nobody could be asked."""
 

@@ -11,6 +11,8 @@ import pytest
 from tests.unit.plain_words import ALLOWED_NAMES, NAME_PATTERNS
 from tests.unit.source_tree import Source, parse, sources
 
+pytestmark = pytest.mark.walk
+
 FINDERS = tuple(re.compile(f"(?:^|_){pattern}(?:_|$)") for pattern, _, _ in NAME_PATTERNS)
 CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

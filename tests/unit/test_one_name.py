@@ -16,6 +16,8 @@ from rlab.testbed.simulation.kernel import run
 from tools.name_stubs import FOLDER, stubs
 from tools.one_name import modules_of, rewritten
 
+pytestmark = pytest.mark.walk
+
 MODULES = frozenset({"client", "client.allocate", "client.admin", "client.admin.admin", "cli", "cli.main", "model"})
 
 

@@ -212,6 +212,7 @@ async def test_a_health_check_reports_who_answers(world: World) -> None:
 
 
 # --- starting --------------------------------------------------------------------------------------------------------
+@pytest.mark.walk
 def test_every_request_that_is_sent_to_brokers_has_a_handler_and_no_other(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         config = BrokerConfig(name="broker-a", data_dir=tmp_path, clock_ms=simulation.clock_ms)
@@ -226,6 +227,7 @@ def test_every_request_that_is_sent_to_brokers_has_a_handler_and_no_other(tmp_pa
     run_simulation(main)
 
 
+@pytest.mark.walk
 def test_every_table_and_number_is_replicated_but_the_readings_of_a_clock(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         config = BrokerConfig(name="broker-a", data_dir=tmp_path, clock_ms=simulation.clock_ms)
@@ -339,6 +341,7 @@ async def test_garbage_costs_its_sender_the_connection_and_others_nothing(world:
     assert len(records(await held)) == 1
 
 
+@pytest.mark.walk
 @simulated
 async def test_a_handler_that_meets_nonsense_costs_its_caller_an_error_and_others_nothing(world: World) -> None:
     await world.start_broker()

@@ -6,6 +6,8 @@ from cli import complete
 from cli.testbed.labs import complete_lesson
 from tools.site.made import every_command
 
+pytestmark = pytest.mark.walk
+
 
 def test_lessons_and_strategies_are_completed_from_their_beginning() -> None:
     assert complete_lesson("05") == ["05-two-owners"]

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from cli.main import SECTIONS, app
 from model.own_name import PREFIX
 
+pytestmark = pytest.mark.walk
+
 
 def commands() -> list[list[str]]:
     def walk(command: object, path: list[str]) -> Iterator[list[str]]:

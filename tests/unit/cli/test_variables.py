@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from cli.main import app, main
 from cli.variables import NOT_OPTIONS, OLD_NAMES, all_variables, read_old_names, unknown_variables, variables_of
 
+pytestmark = pytest.mark.walk
+
 COMMAND: Any = get_command(app)
 SHARED = {"RLAB_NAMESRV", "RLAB_CONFIG", "RLAB_REGISTER"}
 

@@ -14,6 +14,7 @@ from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_
 from model.quirks import Quirk
 
 
+@pytest.mark.walk
 def test_defaults_are_those_of_the_reference() -> None:
     config = ClientConfig(name_servers="127.0.0.1:9876")
     assert config.heartbeat_interval_s == HEARTBEAT_INTERVAL_S == 30

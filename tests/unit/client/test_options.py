@@ -20,6 +20,8 @@ from model.assignment import AssignedBy
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
 
+pytestmark = pytest.mark.walk
+
 
 @pytest.mark.parametrize(("name", "low", "high"), _RANGES)
 def test_the_ends_of_a_range_are_allowed_and_what_is_past_them_is_not(name: str, low: float, high: float) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from client.trigger import Trigger
+
+pytestmark = pytest.mark.walk
 
 
 def test_a_member_sets_off_its_own_passes_only_by_the_timer_and_by_leases() -> None:

@@ -15,6 +15,8 @@ from metrics.families import Kind, families
 from metrics.page import tables
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.walk
+
 MONITORING = ROOT / "docs" / "monitoring"
 
 

@@ -11,6 +11,8 @@ from model import errors
 from model.errors import ERROR_BY_CODE, RlabError, SystemError_, error_of
 from model.response_code import ResponseCode
 
+pytestmark = pytest.mark.walk
+
 CLASSES = [
     cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, RlabError) and cls is not RlabError
 ]

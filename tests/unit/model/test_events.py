@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from model.events import Event, EventKind
+
+pytestmark = pytest.mark.walk
 
 
 def test_an_event_has_every_column_whatever_it_is_about() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from model import limits
 
+pytestmark = pytest.mark.walk
+
 SOURCE = inspect.getsource(limits)
 VALUES = {name: value for name, value in vars(limits).items() if name.isupper()}
 

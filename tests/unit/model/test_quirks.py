@@ -11,6 +11,8 @@ from model import quirks
 from model.errors import ConfigError
 from model.quirks import CLIENT_QUIRKS, Quirk, check_quirks
 
+pytestmark = pytest.mark.walk
+
 
 @pytest.mark.parametrize("quirk", list(Quirk))
 def test_a_quirk_is_switched_on_by_its_own_name(quirk: Quirk) -> None:

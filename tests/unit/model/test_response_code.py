@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from model.response_code import ResponseCode
+
+pytestmark = pytest.mark.walk
 
 OWN_FROM = 90_000
 

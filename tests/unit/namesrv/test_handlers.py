@@ -78,6 +78,7 @@ def asked(scenario: Scenario) -> Callable[[], None]:
     return run
 
 
+@pytest.mark.walk
 def test_every_request_that_names_a_name_server_as_its_receiver_has_a_handler() -> None:
     async def main(_: Simulation) -> None:
         handlers = NameServerHandlers(RouteTable(), RouteWatchers(), name=lambda: "").by_code()

@@ -15,6 +15,8 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import Field
 from remoting.wire.schema import SCHEMA
 
+pytestmark = pytest.mark.walk
+
 WITH_ROWS = [code for code, schema in SCHEMA.items() if schema.rows is not None]
 EXAMPLES: dict[type, Any] = {str: "text", int: 1, bytes: b"bytes", list: [1, 2]}
 EVERY_COLUMN = [

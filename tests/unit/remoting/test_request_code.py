@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
+
+pytestmark = pytest.mark.walk
 
 ROCKETMQ = {
     "SEND_MESSAGE": 10,

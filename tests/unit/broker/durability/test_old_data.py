@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import msgpack
+import pytest
 
 from broker.durability.metadata import Number
 from broker.leases.table import QueueKey
@@ -14,6 +15,8 @@ from broker.store.disk.directory import METADATA_NAME
 from model.assignment import RequestMode
 from model.topic_route import TopicConfig
 from tests.unit.broker.harness import World, consumer, simulated
+
+pytestmark = pytest.mark.walk
 
 SCHEMA = """
 create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);

@@ -226,6 +226,7 @@ async def test_a_broker_that_stops_gives_its_replicas_what_it_had_in_memory(worl
     assert ("g", "t", 0, 1) in [change.values for change in changes if change.table == "offsets"]
 
 
+@pytest.mark.walk
 def test_every_command_that_a_broker_serves_has_an_effect_and_others_have_none_or_a_local_one() -> None:
     for code, schema in SCHEMA.items():
         if schema.receiver in ("broker", "any server", "master") and "gate" not in schema.sender:

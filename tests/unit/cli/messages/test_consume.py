@@ -155,6 +155,7 @@ def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
     assert capfdbinary.readouterr().out == b"at last\n"
 
 
+@pytest.mark.walk
 def test_the_help_names_every_strategy_that_can_be_chosen() -> None:
     shown = " ".join(CliRunner().invoke(app, ["consume", "--help"], terminal_width=200, color=False).output.split())
     assert all(name in shown for name in BUILT_IN_STRATEGIES)

@@ -64,6 +64,7 @@ def test_a_trace_file_can_be_read_while_it_is_being_written(tmp_path: Path) -> N
     run_simulation(main)
 
 
+@pytest.mark.walk
 def test_the_help_of_the_command_that_starts_a_side_names_the_quirks_of_that_side() -> None:
     shown = {command: CliRunner().invoke(app, [command, "--help"]).stdout for command in ("broker", "consume")}
     assert {quirk for quirk in Quirk if quirk in shown["consume"]} == CLIENT_QUIRKS

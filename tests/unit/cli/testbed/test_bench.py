@@ -33,6 +33,7 @@ def test_one_json_document_has_the_results_that_were_asked_for() -> None:
         assert result["ratio"] == pytest.approx(result["value"] / result["baseline_value"])
 
 
+@pytest.mark.walk
 def test_a_name_that_there_is_not_is_a_usage_error_that_notifies_the_others() -> None:
     result = CliRunner().invoke(app, ["send-65"], env={"TERMINAL_WIDTH": "200", **os.environ})
     assert result.exit_code == 2

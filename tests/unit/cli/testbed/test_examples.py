@@ -17,6 +17,7 @@ from cli.testbed.examples import SHIPPED
 LISTED = json.loads(CliRunner().invoke(app, ["example", "list", "--json"]).stdout)["examples"]
 
 
+@pytest.mark.walk
 def test_every_script_and_every_folder_of_examples_is_listed() -> None:
     there = {path.stem for path in SHIPPED.iterdir() if path.suffix == ".py" or (path.is_dir() and path.stem[0] != "_")}
     assert {each["name"] for each in LISTED} == there

@@ -14,6 +14,8 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 
+pytestmark = pytest.mark.walk
+
 __all__ = ["wire"]
 
 NO_TEXTS: tuple[Any, ...] = (5, b"t", ["t"])

@@ -22,6 +22,8 @@ from model.message_queue import MessageQueue
 from tests.unit.client.allocate.strategy_classes import strategy_classes
 from tests.unit.client.allocate.strategy_package import STRATEGY, install
 
+pytestmark = pytest.mark.walk
+
 
 def test_built_in_strategies_are_known_by_the_name_that_heartbeats_carry() -> None:
     assert all(name == each.make().name == strategy_named(name).name for name, each in BUILT_IN_STRATEGIES.items())

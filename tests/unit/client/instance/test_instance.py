@@ -49,6 +49,7 @@ async def settled(instance: ClientInstance, member: FakeMember) -> None:
     member.passes.clear()
 
 
+@pytest.mark.walk
 def test_every_request_that_is_pushed_has_a_handler_and_no_other(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         handlers = ClientInstance(ClientConfig(name_servers=cluster.addresses, trace=False)).handlers()

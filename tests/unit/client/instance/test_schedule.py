@@ -7,6 +7,8 @@ import pytest
 from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.trigger import Trigger
 
+pytestmark = pytest.mark.walk
+
 
 def schedule_of(*groups: str, enabled: frozenset[Trigger] = frozenset(Trigger)) -> RebalanceSchedule:
     """A schedule whose groups were added at 0 and have no pass behind them."""

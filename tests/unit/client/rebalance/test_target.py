@@ -19,6 +19,7 @@ from tests.unit.client.rebalance.test_leased_queues import Q2, Q3, busy_on_queue
 __all__ = ["wire"]
 
 
+@pytest.mark.walk
 def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members_again(
     simulate: Simulate, wire: WireTap
 ) -> None:

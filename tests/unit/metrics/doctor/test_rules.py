@@ -24,6 +24,8 @@ from tests.docs.pages import ROOT
 from tests.unit.metrics.doctor.doctor_copies import copies_of, replica
 from traces.figures.clocks.clocks import ClockFault
 
+pytestmark = pytest.mark.walk
+
 QUEUE = MessageQueue("t", "b", 0)
 MEMBER = GroupMemberInfo(
     client_id="c1",

@@ -18,6 +18,7 @@ from traces.figures.trace import figures_of
 COSTS = st.builds(Costs, *([st.integers(0, 3)] * 6))
 
 
+@pytest.mark.walk
 def test_a_grid_is_every_combination() -> None:
     rules = Grid(was_timeout_s=5.0).rules()
     assert len(rules) == len(set(rules)) == len(BUILT_IN_STRATEGIES) * 3 * 2 * 2 * 2

@@ -98,12 +98,14 @@ def test_a_cut_gives_the_lease_back_before_the_listener_is_done(recorded: Record
     assert taken < 1020
 
 
+@pytest.mark.walk
 def test_under_every_strategy_the_last_member_has_everything_at_the_end(recorded: Recorded) -> None:
     for strategy in BUILT_IN_STRATEGIES:
         outcome = replay(recorded, rules(strategy=strategy))
         assert {(span.client, span.queue) for span in outcome.spans if span.ended == "open"} == {("c3", Q0), ("c3", Q1)}
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("trigger", [trigger for trigger in Trigger if trigger.from_outside])
 def test_every_trigger_from_outside_is_taken_from_the_trace(recorded: Recorded, trigger: Trigger) -> None:
     renamed = [event._replace(detail=event.detail.replace("START", trigger)) for event in golden_events()]

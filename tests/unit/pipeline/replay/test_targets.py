@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ MEMBERS = st.dictionaries(
 ).map(lambda members: dict(sorted(members.items())))
 
 
+@pytest.mark.walk
 @given(MEMBERS, st.sampled_from(sorted(BUILT_IN_STRATEGIES)))
 def test_targets_are_those_of_the_shipped_code(members: dict[str, tuple[str, ...]], strategy: str) -> None:
     shares = MemberTargets("g", strategy)

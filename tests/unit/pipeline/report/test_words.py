@@ -9,6 +9,8 @@ from model.events import EventKind
 from pipeline.report.data import Totals
 from pipeline.report.words import kind_of, member_name, offsets, sentence_of_rebalance, summary, twice
 
+pytestmark = pytest.mark.walk
+
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
     for kind in [

@@ -46,6 +46,7 @@ def test_a_wrong_option_is_an_error_that_names_it(options: dict[str, str], why: 
         parse_sink_options(options)
 
 
+@pytest.mark.walk
 def test_the_page_has_every_option_in_this_order() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "spark-sink.md").read_text(encoding="utf-8")
     table = page.split("| option |", 1)[1].split("\n## ", 1)[0]

@@ -143,6 +143,7 @@ def test_a_time_without_a_number_or_a_unit_is_refused(text: str) -> None:
         parse_stream(maxTriggerDelay=text)
 
 
+@pytest.mark.walk
 def test_every_option_has_its_row_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     assert [name for name in OPTIONS if f"| `{name}` |" not in page] == []

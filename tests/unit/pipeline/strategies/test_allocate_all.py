@@ -32,6 +32,7 @@ def shipped(name: str, queues: QueueSet, members: list[str]) -> list[str]:
     return [owner[mq] for mq in every]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
 @settings(max_examples=120, deadline=None)
 @given(queues=queue_sets, histories=st.lists(groups, min_size=1, max_size=3))
@@ -44,6 +45,7 @@ def test_every_queue_goes_to_the_member_that_the_shipped_strategy_gives_it_to(
         assert [members[owner] for owner in owners] == shipped(name, queues, members)
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
 def test_a_larger_group_is_shared_alike_too(name: str) -> None:
     queues, members = QueueSet("t", ("a", "b", "c"), 333), sorted(f"10.0.0.{n}@{n * 7919}" for n in range(200))

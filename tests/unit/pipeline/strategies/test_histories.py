@@ -52,6 +52,7 @@ def test_moves_and_spread_are_those_of_the_shipped_strategy(
     assert [event.least for event in found] == [50 // max(pair) for pair in itertools.pairwise(sizes)]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
 def test_even_strategies_are_even_and_the_others_move_no_less_than_nothing(name: str) -> None:
     for event in live_through(name, QUEUES, 9, 10, 5):

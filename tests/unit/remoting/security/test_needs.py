@@ -15,6 +15,8 @@ from remoting.security.needs import ids_of, is_decided_by_header, needs_of, want
 from remoting.wire.field import CLIENT, GROUP, TOPIC, Field, Noun, RequestSchema, Right
 from remoting.wire.schema import SCHEMA
 
+pytestmark = pytest.mark.walk
+
 PUSHED = {
     *(code for code, each in SCHEMA.items() if each.sender.startswith("broker -> ") and "one-way" in each.sender),
     *(code for code, each in SCHEMA.items() if each.sender.endswith("-> replica")),

@@ -14,6 +14,8 @@ from remoting.request_code import RequestCode
 from remoting.wire.docs import EXAMPLES, byte_rows, render
 from remoting.wire.schema import SCHEMA, check_header
 
+pytestmark = pytest.mark.walk
+
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "wire-protocol.md"
 
 

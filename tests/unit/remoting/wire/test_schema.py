@@ -13,6 +13,8 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import Field
 from remoting.wire.schema import SCHEMA, check_header
 
+pytestmark = pytest.mark.walk
+
 RECEIVERS = (
     "-> any replica",
     *("-> broker", "-> name server", "-> any server", "-> any server's gate", ", one-way"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from remoting.wire.schema import SCHEMA
 from remoting.wire.transactions import TRANSACTION_SCHEMA
 
 
+@pytest.mark.walk
 def test_every_request_of_a_transaction_names_its_producer_group() -> None:
     assert SCHEMA.items() >= TRANSACTION_SCHEMA.items()
     without = [

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from model.limits import MAX_REMARK_CHARS
 from model.response_code import ResponseCode
 from rocketmq.grpc import proto
@@ -13,6 +15,7 @@ def test_a_result_that_a_client_handles_by_itself_keeps_its_meaning() -> None:
     assert status_of(ResponseCode.STORAGE_FULL, "the disk is full").code == proto.INTERNAL_SERVER_ERROR
 
 
+@pytest.mark.walk
 def test_no_code_of_ours_is_an_answer_that_a_client_takes_for_a_success() -> None:
     for code in ResponseCode:
         found = status_of(code, "r")

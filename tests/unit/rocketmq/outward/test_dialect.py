@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgpack
+import pytest
 
 from model.errors import RequestCodeNotSupported
 from remoting.request_code import RequestCode
@@ -37,5 +38,6 @@ def is_known(code: RequestCode) -> bool:
     return True
 
 
+@pytest.mark.walk
 def test_what_producers_and_consumers_need_is_translated_and_nothing_else() -> None:
     assert {code for code in SCHEMA if is_known(code)} == OF_CLIENTS

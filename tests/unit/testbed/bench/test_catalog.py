@@ -11,6 +11,8 @@ from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Sizes
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
+pytestmark = pytest.mark.walk
+
 FOLDER = Path(catalog.__file__).parent
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from random import Random
 
+import pytest
+
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc
 from rocketmq.grpc.http2 import CallEvent, Http2
@@ -19,6 +21,7 @@ def test_equal_seeds_make_equal_frames_and_other_seeds_others() -> None:
     assert batches != [other.batch(number) for number in range(3)]
 
 
+@pytest.mark.walk
 def test_every_call_that_needs_an_answer_arrives_and_all_rpcs_come() -> None:
     frames, server = GrpcFrames(Random(), 1), Http2()
     server.receive(frames.opening)

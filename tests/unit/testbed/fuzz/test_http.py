@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from random import Random
 
+import pytest
+
 from testbed.cluster.control.http import ROUTES
 from testbed.fuzz.http import PATHS, HttpRequests
 from tests.unit.source_tree import ROOT
 
 
+@pytest.mark.walk
 def test_every_path_of_every_http_port_is_tried() -> None:
     sources = (ROOT / "console/server.py", ROOT / "metrics/endpoint.py")
     written = re.findall(

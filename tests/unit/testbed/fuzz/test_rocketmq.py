@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from random import Random
 
+import pytest
+
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import ServerFacts
 from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder
@@ -19,6 +21,7 @@ def test_equal_seeds_make_equal_frames_and_other_seeds_others() -> None:
     assert batches != [other.batch(number) for number in range(3)]
 
 
+@pytest.mark.walk
 def test_every_frame_that_needs_an_answer_is_whole_in_either_form_and_all_requests_of_the_dialects_come() -> None:
     frames, seen, forms = RocketmqFrames(Random(), 1), set(), set()
     for sent in chain.from_iterable(frames.batch(number)[0] for number in range(16)):

@@ -114,6 +114,7 @@ def test_two_owners_are_judged_by_the_declared_window() -> None:
     assert checkers(events, replace(limits, double_owner_ms=100)).anomalies == ()
 
 
+@pytest.mark.walk
 def test_every_rule_has_a_planted_anomaly() -> None:
     assert set(PLANTED.values()) == set(Rule)
 

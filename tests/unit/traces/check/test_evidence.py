@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from traces.check.evidence import HOLE_REACH_MS, Evidence, is_end_of_node
@@ -49,6 +51,7 @@ def test_a_missing_part_casts_doubt_on_everything_also_on_what_was_certain() -> 
     assert [each.doubt for each in evidence.anomalies] == ["a part is missing", "of its own"]
 
 
+@pytest.mark.walk
 def test_a_complete_history_has_no_doubts() -> None:
     evidence = Evidence(complete=True)
     evidence.number(event(1))
@@ -57,6 +60,7 @@ def test_a_complete_history_has_no_doubts() -> None:
     assert evidence.verdicts()[list(Rule).index(Rule.ORPHAN)].answer is Answer.NO
 
 
+@pytest.mark.walk
 def test_the_first_anomalies_of_a_rule_are_kept_and_all_are_counted_with_short_witnesses() -> None:
     evidence = Evidence(complete=True)
     for n in range(MAX_ANOMALIES + 5):

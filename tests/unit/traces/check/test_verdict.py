@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.traces.check.histories import checkers, clean, numbered
 from traces.check.verdict import MEANING, Answer, Rule
+
+pytestmark = pytest.mark.walk
 
 
 def test_every_rule_says_in_words_what_breaks_it() -> None:

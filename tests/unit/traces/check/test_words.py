@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.traces.check.histories import checkers, clean, numbered, plant_double_owner
 from traces.check.check import HistoryCheck
 from traces.check.verdict import Rule
 from traces.check.words import asked, event_text, headline, rule_text, summary, witness_lines
+
+pytestmark = pytest.mark.walk
 
 
 def test_every_rule_is_asked_in_words() -> None:

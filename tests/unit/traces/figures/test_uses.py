@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from model.events import EventKind
 from traces.figures.uses import KINDS, OWNER_KINDS, USES
 
@@ -13,6 +15,7 @@ def test_progress_of_an_owner_changes_no_owner_and_no_rebalance() -> None:
         assert (use.step, use.is_of_cause, use.is_of_members, use.is_route) == (None, False, False, False), kind
 
 
+@pytest.mark.walk
 def test_every_other_kind_has_a_use_and_is_found_by_its_plain_text() -> None:
     for kind in OWNER_KINDS:
         use = USES[str(kind.value)]

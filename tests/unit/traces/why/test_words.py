@@ -6,6 +6,8 @@ from model.events import Event, EventKind
 from tests.unit.traces.why.stories import handed_over, moves_of
 from traces.why.words import clock, happened, move_text, stage_text, time_of
 
+pytestmark = pytest.mark.walk
+
 
 def test_a_move_is_reported_in_a_sentence_and_a_lost_notification_in_one_more() -> None:
     first, move = moves_of(handed_over())

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from model.response_code import ResponseCode
 from remoting.codec import Codec, Decoder
 from remoting.command import Command
@@ -99,6 +101,7 @@ class SomeFacts(ServerFacts):
         return 4
 
 
+@pytest.mark.walk
 def test_every_request_of_every_client_is_translated() -> None:
     """To a command, or to an answer of the edge: nothing is left that a client sends by itself and nobody knows."""
     for client in dict.fromkeys(each.client for each in recorded()):

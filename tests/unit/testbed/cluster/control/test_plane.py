@@ -130,6 +130,7 @@ def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_repo
     simulate(scenario, brokers=1)
 
 
+@pytest.mark.walk
 def test_the_openapi_page_has_each_route_with_its_parameters() -> None:
     document = openapi("1.2.3")
     assert document["info"]["version"] == "1.2.3"

@@ -12,6 +12,8 @@ from testbed.simulation.engine.run import Outcome, run_programme
 from testbed.simulation.engine.verbs import REPLICA, VERBS
 from testbed.simulation.kernel.run import EPOCH_MS
 
+pytestmark = pytest.mark.walk
+
 NOTIFY = "NOTIFY_CONSUMER_IDS_CHANGED"
 STEPS = (
     Step(at_s=1.0, do="crash", who="g-1"),

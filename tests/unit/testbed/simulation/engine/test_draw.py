@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from model.replica_set import Elect
 from testbed.simulation.engine.draw import KINDS, SET_KINDS, draw
 from testbed.simulation.engine.verbs import VERBS
@@ -27,6 +29,7 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
     assert draw(1, "pop").name == "pop-1"
 
 
+@pytest.mark.walk
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
     programmes = [draw(seed) for seed in range(200)]
     programmes += [draw(seed, kind) for seed in range(60) for kind in SET_KINDS]

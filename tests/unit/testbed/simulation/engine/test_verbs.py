@@ -6,10 +6,14 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from testbed.simulation.engine.acts import Acts
 from testbed.simulation.engine.programme import Step
 from testbed.simulation.engine.sets.acts import SetActs
 from testbed.simulation.engine.verbs import VERBS
+
+pytestmark = pytest.mark.walk
 
 
 def test_the_engine_does_every_verb() -> None:
