@@ -13,6 +13,8 @@ HTTP2_CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024
 """Bytes of messages that may be on their way over one connection."""
 MAX_GRPC_CLIENTS = 64
 """Clients of one connection whose subscriptions, or producer groups, are known: clients of one process share it."""
+MAX_HTTP2_UNREAD_ANSWERS = 256
+"""Answers of one connection whose client is asked whether it has read them; of more the oldest count as unread."""
 MAX_HTTP2_SPARE_FRAMES = 1_024
 HTTP2_SPARE_PER_ANSWER = 64
 """Frames without a call that a peer may send before the first answer, and further ones for each answered call."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -32,13 +32,23 @@ from rocketmq.grpc.status import GrpcRefused, status, status_of
 from rocketmq.signing import Check
 
 
+class Receipt(Protocol):
+    """What follows once it is known whether a client has read its answer."""
+
+    def read(self) -> None:
+        """The client has read the whole answer."""
+
+    def unread(self) -> None:
+        """The client has given up the call before that."""
+
+
 class GrpcRequest(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers.
 
     `answer` gets header, body and code of the answer, and returns the messages of the call's answer. `refusal` is the
-    answer of a refused request, to which the status is added; None for an empty one. When the client resets the call,
-    `cancel` makes a command that ends this request, from the opaque number of this request. An answer that comes after
-    that is given to `unread`.
+    answer of a refused request, to which the status is added; None for an empty one. When the client resets the call
+    before the answer, `cancel` makes a command that ends this request, from the opaque number of this request. With a
+    `receipt` the client is asked whether it has read an answer without an error.
     """
 
     code: RequestCode
@@ -47,7 +57,7 @@ class GrpcRequest(NamedTuple):
     answer: Callable[[dict[str, Any], bytes | None, int], list[Any]]
     outcomes: tuple[int, ...] = ()
     refusal: Any = None
-    unread: Callable[[dict[str, Any], bytes | None, int], None] | None = None
+    receipt: Receipt | None = None
     cancel: Callable[[int], Command] | None = None
 
 
@@ -236,12 +246,10 @@ class GrpcEdge:
             self._http2.send(call, [answer.SerializeToString()], end=True)
 
     def _on_call_event(self, kind: CallEvent, call: GrpcCall) -> Command | None:
-        if kind is CallEvent.CANCELLED:
-            self._stream_ended(call)
-            opaque = call.opaque
-            if isinstance(opaque, GrpcOpaque) and opaque.request.cancel is not None:
-                return opaque.request.cancel(int(opaque))
-            return None
+        if kind is CallEvent.CANCELLED or kind is CallEvent.READ:
+            if kind is CallEvent.CANCELLED:
+                self._stream_ended(call)
+            return self._finish(call, was_read=kind is CallEvent.READ)
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is None:
             text = f"{call.method[:200]} is not served here: {self._dialect.unimplemented_hint}"
@@ -263,6 +271,18 @@ class GrpcEdge:
         rpc = self._dialect.rpcs.get(call.method)
         if rpc is not None and rpc.ended is not None:
             rpc.ended(self._connection, call)
+
+    def _finish(self, call: GrpcCall, *, was_read: bool) -> Command | None:
+        """The client has read the answer to a call, or has given up the call."""
+        opaque = call.opaque
+        if not isinstance(opaque, GrpcOpaque):
+            return None
+        request = opaque.request
+        if not call.headers_sent:
+            return None if request.cancel is None else request.cancel(int(opaque))
+        if request.receipt is not None:
+            (request.receipt.read if was_read else request.receipt.unread)()
+        return None
 
     def _translate(self, call: GrpcCall, rpc: Rpc) -> Command | None:
         try:
@@ -305,12 +325,13 @@ class GrpcEdge:
             refusal = MESSAGES[opaque.rpc.response]() if request.refusal is None else request.refusal
             refusal.status.CopyFrom(status_of(code, str(header.get("remark") or "")))
             answer = [refusal]
-        elif not call.open and request.unread is not None:
-            request.unread(dict(header), body, code)
-            return b""
         else:
             answer = request.answer(dict(header), body, code)
-        return self._sent(call, answer, end=not opaque.rpc.is_stream)
+        receipt = None if code else request.receipt
+        if receipt is not None and not call.open:
+            receipt.unread()
+            return b""
+        return self._sent(call, answer, end=not opaque.rpc.is_stream, asks_read=receipt is not None)
 
     def _encode_pushed(
         self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None
@@ -332,9 +353,9 @@ class GrpcEdge:
             raise ConsumerNotOnline(f"{client_id!r} is connected, but has no open Telemetry stream to answer over")
         return b""
 
-    def _sent(self, call: GrpcCall, messages: Iterable[Any], *, end: bool) -> bytes:
+    def _sent(self, call: GrpcCall, messages: Iterable[Any], *, end: bool, asks_read: bool = False) -> bytes:
         try:
-            self._http2.send(call, [each.SerializeToString() for each in messages], end=end)
+            self._http2.send(call, [each.SerializeToString() for each in messages], end=end, asks_read=asks_read)
         except ProtocolError as error:
             self.error = error
             return self._http2.encode_goaway(str(error))

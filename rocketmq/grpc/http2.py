@@ -6,11 +6,16 @@ frames. An answer is headers, messages and trailers with the status of gRPC.
     event of `receive`         the peer has
     MESSAGE, call              sent a whole message
     ENDED, call                sent its last message, and waits for the answer
-    CANCELLED, call            reset the call: no answer reaches it
+    CANCELLED, call            reset the call: no answer reaches it, and an answer that was sent was not read
+    READ, call                 read the answer, if that was asked for
 
 Memory is bounded before it is spent: a peer may send 64 KiB of a message, and further bytes of one message at a time,
 for which it gets a larger window. The others wait for that. What a peer does not read, beyond its own windows, waits
 here up to a limit, at which the connection is closed.
+
+Bytes that were written may never arrive, and a client may have given up its call before they do. So an answer can be
+followed by a PING: the peer acknowledges it only after it has received the bytes before it, and sends the reset of a
+call that it has given up before that acknowledgement.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     DataReceived,
+    PingAckReceived,
     RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
@@ -36,7 +42,7 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame
+from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame
 
 from model.errors import ProtocolError
 from model.grpc_limits import (
@@ -44,6 +50,7 @@ from model.grpc_limits import (
     MAX_GRPC_MESSAGE_BYTES,
     MAX_HTTP2_CALLS,
     MAX_HTTP2_HEADER_BYTES,
+    MAX_HTTP2_UNREAD_ANSWERS,
 )
 from model.limits import MAX_REMARK_CHARS, MAX_UNSENT_BYTES
 from rocketmq.grpc.frame_guard import FrameGuard
@@ -64,6 +71,7 @@ class CallEvent(Enum):
     MESSAGE = 0
     ENDED = 1
     CANCELLED = 2
+    READ = 3
 
 
 class GrpcCall:
@@ -75,12 +83,14 @@ class GrpcCall:
         message: the last message that came, without its prefix.
         messages: how many have come.
         open: whether an answer would reach the peer.
+        headers_sent: whether the headers of the answer were sent.
+        asks_read: whether a PING follows the answer.
         opaque: the opaque number of its outstanding command, which the edge sets; None before.
     """
 
     __slots__ = (
-        *("buffer", "headers_sent", "message", "message_bytes", "messages", "metadata", "method", "opaque", "open"),
-        *("stream_id", "window_bytes"),
+        *("asks_read", "buffer", "headers_sent", "message", "message_bytes", "messages", "metadata", "method"),
+        *("opaque", "open", "stream_id", "window_bytes"),
     )
 
     def __init__(self, stream_id: int, metadata: dict[str, str]) -> None:
@@ -90,7 +100,7 @@ class GrpcCall:
         self.message = b""
         self.messages = 0
         self.open = True
-        self.headers_sent = False  # whether the headers of the answer were sent
+        self.headers_sent = self.asks_read = False
         self.buffer = bytearray()
         self.message_bytes = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
         self.window_bytes = _INITIAL_WINDOW_BYTES
@@ -109,11 +119,25 @@ class GrpcCall:
 Event = tuple[CallEvent, GrpcCall]
 
 
+class _LateReset(Http2Event):
+    """The peer has reset a call that was answered already."""
+
+    def __init__(self, stream_id: int) -> None:
+        self.stream_id = stream_id
+
+
 class _Connection(H2Connection):
-    """A connection whose calls continue after the GOAWAY of the peer, which the client of Node.js needs."""
+    """A connection whose calls continue after the GOAWAY of the peer, which the client of Node.js needs.
+
+    It also has an event for the reset of a call that was answered.
+    """
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Http2Event]]:
         return [], []
+
+    def _receive_rst_stream_frame(self, frame: RstStreamFrame) -> tuple[list[Frame], list[Http2Event]]:
+        frames, events = super()._receive_rst_stream_frame(frame)
+        return frames, events or [_LateReset(frame.stream_id)]
 
 
 class Http2:
@@ -129,6 +153,7 @@ class Http2:
         self._window_queue: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
         self._unsent: dict[int, tuple[bytearray, list[tuple[str, str]] | None]] = {}
         self._unsent_bytes = 0
+        self._unread: dict[int, GrpcCall] = {}  # answered calls, by stream id
         self._consumed_bytes = 0  # of the connection's window
         self._h2 = _Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._h2.local_settings = Settings(
@@ -181,8 +206,12 @@ class Http2:
                     ended = self._calls.get(event.stream_id)
                     if ended is not None:
                         self._on_end(ended, events)
-                elif isinstance(event, StreamReset):
+                elif isinstance(event, StreamReset | _LateReset):
                     self._forget(event.stream_id, events)
+                elif isinstance(event, PingAckReceived):
+                    read = self._unread.pop(int.from_bytes(event.ping_data), None)
+                    if read is not None:
+                        events.append((CallEvent.READ, read))
                 elif isinstance(event, WindowUpdated):
                     self._flush(event.stream_id)
                 elif isinstance(event, RemoteSettingsChanged):
@@ -254,6 +283,9 @@ class Http2:
         if unsent is not None:
             self._unsent_bytes -= len(unsent[0])
         if call is None:
+            unread = self._unread.pop(stream_id, None)
+            if events is not None and unread is not None:
+                events.append((CallEvent.CANCELLED, unread))
             return
         was_open, call.open = call.open, False
         call.buffer.clear()
@@ -263,8 +295,11 @@ class Http2:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def send(self, call: GrpcCall, messages: Iterable[bytes], *, end: bool) -> None:
+    def send(self, call: GrpcCall, messages: Iterable[bytes], *, end: bool, asks_read: bool = False) -> None:
         """Send messages of an answer, and with `end` its end; nothing if the peer has reset the call.
+
+        With `asks_read` an event follows once the peer has read the answer, or has reset the call before that. Neither
+        follows if the connection ends, or if too many answers are unread.
 
         Raises:
             ProtocolError: the peer has left more unread than it may; the connection cannot go on.
@@ -278,6 +313,7 @@ class Http2:
             self._unsent_bytes += _PREFIX_BYTES + len(message)
         if end:
             self._unsent[call.stream_id] = unsent, [("grpc-status", "0")]
+            call.asks_read = asks_read
             self._guard.record_answer()
         self._flush(call.stream_id)
         if self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -290,6 +326,7 @@ class Http2:
         if not self._is_answerable(call):
             return
         trailers = [("grpc-status", str(status)), ("grpc-message", _percent_encode(text[:MAX_REMARK_CHARS]))]
+        call.asks_read = False
         if call.headers_sent:
             unsent, _ = self._unsent.pop(call.stream_id, (bytearray(), None))
             self._unsent_bytes -= len(unsent)
@@ -325,6 +362,12 @@ class Http2:
 
     def _end(self, stream_id: int, trailers: list[tuple[str, str]]) -> None:
         self._h2.send_headers(stream_id, trailers, end_stream=True)
+        call = self._calls.get(stream_id)
+        if call is not None and call.asks_read:
+            self._h2.ping(stream_id.to_bytes(8))
+            self._unread[stream_id] = call
+            if len(self._unread) > MAX_HTTP2_UNREAD_ANSWERS:
+                del self._unread[next(iter(self._unread))]
         self._forget(stream_id)
         if not self._is_closed(stream_id):  # else the peer would send more, for nothing
             self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)

@@ -1,7 +1,8 @@
 """Translates ReceiveMessage and QueryAssignment. Pure. RocketMQ: ReceiveMessageActivity, RouteActivity.
 
 A receive is a pop of all queues of the topic on this broker, whatever queue the client names: a message does not wait
-until its queue has its turn. The messages of a push consumer stay invisible as long as it is connected. A
+until its queue has its turn. The messages of a push consumer stay invisible as long as it is connected, from the moment
+on when it has read them: an answer may be lost, or come too late for its client, and then no client has its messages. A
 simple consumer asks for a time.
 
     answer of a receive    status, message, message, ..., time of the delivery
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -66,43 +68,49 @@ def receive(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReq
         "max_n": min(max(1, request.batch_size), MAX_POP_BATCH),
         "invisible_ms": invisible_ms,
         "suspend_ms": min(max(0, poll_ms), MAX_SUSPEND_MS),
-        **({"renew": True} if request.auto_renew else {}),
         **subscription.to_header(),
     }
     connection.record_subscriptions(call, group, {topic: expression})
     code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
-    answer = partial(_translate_messages, connection, header, _tags_of(expression))
+    delivery = _Delivery(connection, group, client_id_of(call), is_kept=request.auto_renew)
+    answer = partial(_translate_messages, connection, header, _tags_of(expression), delivery)
 
     def cancel(pop: int) -> Command:
         named = {"group": group, "client_id": header["client_id"], "pop": pop}
         return connection.own_request(RequestCode.CANCEL_POP, named)
 
-    unread = partial(_return_messages, connection, header)
-    return GrpcRequest(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), unread=unread, cancel=cancel)
+    return GrpcRequest(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,), receipt=delivery, cancel=cancel)
 
 
-def _return_messages(
-    connection: GrpcConnection,
-    request_header: Mapping[str, Any],
-    answer_header: dict[str, Any],
-    body: bytes | None,
-    code: int,
-) -> None:
-    """Make messages visible again at once that were delivered to a call which its client has reset."""
-    batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
-    rows = [
-        [topic, queue_id, token, [record.queue_offset for record in iter_records(records)]]
-        for topic, queue_id, token, _, _, records in batches
-    ]
-    if rows:
-        header = {"group": request_header["group"], "client_id": request_header["client_id"]}
-        connection.send_own_request(RequestCode.RETURN_MESSAGES, header, msgpack.packb(rows))
+@dataclass(slots=True)
+class _Delivery:
+    """The messages of one answer, until it is known whether the client has read it; see `Receipt`."""
+
+    connection: GrpcConnection
+    group: str
+    client_id: str
+    is_kept: bool  # whether they stay invisible as long as the client is connected
+    rows: list[list[Any]] = field(default_factory=list)  # topic, queue id, token, offsets
+
+    def read(self) -> None:
+        if self.is_kept and self.rows:
+            self.send(RequestCode.KEEP_MESSAGES, [row[:3] for row in self.rows])
+
+    def unread(self) -> None:
+        """Make them visible again at once."""
+        if self.rows:
+            self.send(RequestCode.RETURN_MESSAGES, self.rows)
+
+    def send(self, code: RequestCode, rows: list[list[Any]]) -> None:
+        header = {"group": self.group, "client_id": self.client_id}
+        self.connection.send_own_request(code, header, msgpack.packb(rows))
 
 
 def _translate_messages(
     connection: GrpcConnection,
     request_header: Mapping[str, Any],
     tags: frozenset[str] | None,
+    delivery: _Delivery,
     answer_header: dict[str, Any],
     body: bytes | None,
     code: int,
@@ -111,19 +119,21 @@ def _translate_messages(
     messages: list[Any] = []
     mismatched: list[list[Any]] = []  # of another tag with the same hash
     for topic, queue_id, token, _, attempts, records in batches:
-        excluded = []
+        delivered, excluded = [], []
         for record, attempt in zip(iter_records(records), attempts, strict=True):
             handle = Handle(connection.facts.broker_name(), topic, queue_id, record.queue_offset, token)
             message = _message(connection, request_header, handle, record, attempt)
             if tags is None or topic != request_header["topic"] or message.system_properties.tag in tags:
                 messages.append(message)
+                delivered.append(record.queue_offset)
             else:
                 excluded.append(record.queue_offset)
+        if delivered:
+            delivery.rows.append([topic, queue_id, token, delivered])
         if excluded:
             mismatched.append([topic, queue_id, token, excluded])
     if mismatched:
-        header = {"group": request_header["group"], "client_id": request_header["client_id"]}
-        connection.send_own_request(RequestCode.ACK_MESSAGE, header, msgpack.packb(mismatched))
+        delivery.send(RequestCode.ACK_MESSAGE, mismatched)
     answer = MESSAGES["ReceiveMessageResponse"]
     if not messages:
         return [answer(status=status(proto.MESSAGE_NOT_FOUND, "no message has come"))]

@@ -6,8 +6,9 @@ from typing import Any
 
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, to_duration
+from testbed.load.grpc import GrpcAnswer
 from tests.unit.broker.harness import World
-from tests.unit.rocketmq.grpc.grpc_client import Answer, GrpcClient
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
 GROUP = MESSAGES["Resource"](name="g")
 
@@ -48,7 +49,7 @@ def messages_in(answers: list[Any]) -> list[Any]:
     return [each.message for each in answers[1:-1]]
 
 
-def read(answer: Answer) -> list[Any]:
+def read(answer: GrpcAnswer) -> list[Any]:
     return [MESSAGES["ReceiveMessageResponse"].FromString(each) for each in answer.messages]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from client.instance.registry import release_instance
 from client.listeners.listener import ConsumeResult
@@ -46,6 +47,26 @@ class Delivery:
     def body(self) -> bytes:
         """The message's body."""
         return self.message.body
+
+
+class MemberProcess(Protocol):
+    """The process of a member of a group, whoever's client it is; `live` while it runs and can be reached."""
+
+    host: str
+    live: bool
+
+    @property
+    def client_id(self) -> str:
+        """Its client id, once started."""
+
+    async def stop(self) -> None:
+        """Shut it down as its owner would."""
+
+    async def end(self) -> None:
+        """End the tasks of one that hangs, or was shut down."""
+
+    async def crash(self) -> None:
+        """Kill it."""
 
 
 @dataclass(slots=True, eq=False)

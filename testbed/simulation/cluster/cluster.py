@@ -51,6 +51,7 @@ from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
 from replica.registers.memory import MemoryRegister
 from testbed.simulation.cluster.clients import (
+    MemberProcess,
     SimulatedConsumer,
     SimulatedPopConsumer,
     SimulatedProducer,
@@ -106,7 +107,7 @@ class SimulatedCluster:
         self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
         self.replicas: dict[str, SimulatedReplica] = {}  # host -> the replica of a set
         self.consumers: list[SimulatedConsumer] = []
-        self.poppers: list[SimulatedPopConsumer] = []
+        self.poppers: list[MemberProcess] = []
         self.events: list[Event] = []  # every event of every node, in the order in which they happened
         self.watchers: list[EventSink] = []  # called with each event as it happens; must not raise
         self.client_options: dict[str, Any] = {}  # `ClientConfig` by name, for every client that is started from now on

@@ -21,7 +21,7 @@ from broker.store.disk.directory import METADATA_NAME
 from model.errors import RlabError
 from model.events import Event, EventKind
 from remoting.request_code import RequestCode
-from testbed.simulation.cluster.clients import SimulatedMember
+from testbed.simulation.cluster.clients import MemberProcess
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.engine.load import SimulatedLoad
@@ -57,7 +57,7 @@ class Acts:
         self._under_way = 0
         self._n_recorded = 0
         self._faults: list[Fault] = []
-        self._twins: dict[str, SimulatedMember] = {}
+        self._twins: dict[str, MemberProcess] = {}
         self._healed = anyio.Event()
         self.of_sets = SetActs(cluster, self._later, self._wait_s, self._swapped)
 

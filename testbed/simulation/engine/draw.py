@@ -3,6 +3,7 @@
     plain   two groups that pull two topics: every fault but power cuts
     order   a group in key order and one in queue order, with listeners that fail, and poisoned messages
     pop     a group that pops, some of whose listeners take longer than the invisible time
+    grpc    the same with clients of RocketMQ 5 in the group; it needs an extra, so seeds without a kind do not draw it
     power   plain groups on brokers that sync before they answer, and lose power
     transactions  a group behind producers whose local branches fail, take long and are left to checks, and whose ends
             and checks are lost or late; in half of the seeds the brokers sync, and lose power
@@ -24,6 +25,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from model.limits import PULL_SUSPEND_S, REBALANCE_INTERVAL_S
@@ -43,7 +45,7 @@ KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
 """The kinds that seeds without a kind draw in turns; but every seventh seed draws one of `SET_KINDS`."""
 SET_KINDS = ("replicas", "replicas-live")
 """The kinds about replica sets: safety under all faults, and liveness once a part is repaired."""
-ALL_KINDS = (*KINDS, *SET_KINDS, "torture")
+ALL_KINDS = (*KINDS, *SET_KINDS, "grpc", "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
 """Rounds of torture, and the last part of each, which has no faults."""
 LASTS_S = 30.0
@@ -295,6 +297,7 @@ _MORE_OF_SETS: dict[_Draw, int] = {
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0, _register_late: 6},
+    "grpc": {_scale: 0},  # a client of RocketMQ 5 begins at the end of a new queue
     "torture": {_scale: 0},
     "replicas": _MORE_OF_SETS,
     "replicas-live": _MORE_OF_SETS,
@@ -333,13 +336,15 @@ def _order(chance: random.Random) -> _Parts:
     return ClusterPart(), (TopicPart(name="orders", queues=2),), groups, load
 
 
-def _pop(chance: random.Random) -> _Parts:
+def _pop(chance: random.Random, most_stock: int = 0) -> _Parts:
+    stock = chance.randint(1, most_stock) if most_stock else 0
     groups = (
         GroupPart(
             name="poppers",
             mode="pop",
-            members=chance.randint(2, 5),
+            members=chance.randint(2, 5) + stock,
             receivers=chance.randint(0, 2),
+            stock=stock,
             session_s=4.0,
             grace_s=2.0,
             fails=0.1,
@@ -389,6 +394,7 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "plain": _plain,
     "order": _order,
     "pop": _pop,
+    "grpc": partial(_pop, most_stock=4),
     "power": _power,
     "calm": _calm_parts,
     "transactions": _transactions,

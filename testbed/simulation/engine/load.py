@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from model.names import dlq_topic
 from testbed.load.body import body_of, number_of
 from testbed.simulation.cluster.access import CLIENT_KEY
 from testbed.simulation.cluster.clients import (
+    MemberProcess,
     SimulatedConsumer,
     SimulatedMember,
     SimulatedPopConsumer,
@@ -36,6 +38,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.checkers import Call, Checkers
 from testbed.simulation.engine.pops import watch_acknowledgements
 from testbed.simulation.engine.programme import GroupPart, Programme
+from testbed.simulation.engine.stock import set_stock_group, start_stock_member
 from testbed.simulation.engine.transactions import SimulatedTransactions
 from traces.check.ledger import Ending, Sent
 
@@ -49,7 +52,7 @@ class SimulatedLoad:
     """The clients of one run."""
 
     def __init__(self, programme: Programme, cluster: SimulatedCluster, checkers: Checkers, tasks: TaskGroup) -> None:
-        self.members: dict[str, SimulatedMember | None] = {}  # slot -> the member in it
+        self.members: dict[str, MemberProcess | None] = {}  # slot -> the member in it
         self.producers: dict[str, SimulatedProducer | None] = {}
         self.slower_s: dict[str, float] = {}  # slot -> how much longer its member works on a message
         self._sending = anyio.Event()  # set while producers send
@@ -60,7 +63,7 @@ class SimulatedLoad:
         # One for all members of a group: each would compute the same, and it remembers the last result.
         self._strategies = {group.name: strategy_named(group.strategy) for group in programme.group}
         self._stopping = False
-        self._in_flight = 0
+        self._in_flight = self._n_stock = 0
         brokers = sorted(cluster.brokers)
         self._queues = {
             topic.name: [MessageQueue(topic.name, name, n) for name in brokers for n in range(topic.queues)]
@@ -78,6 +81,8 @@ class SimulatedLoad:
         """Start every member that does not wait, and every producer. Raises: RlabError. Cancellation: some run."""
         for group in self._programme.group:
             self.members |= dict.fromkeys(group.slots)
+            if group.stock:
+                await set_stock_group(self._cluster, group, RETRY_DELAY_MS)
             for slot in group.slots[: group.members - group.waiting]:
                 await self.start_member(slot)
             if group.fails or group.poisoned:
@@ -87,7 +92,7 @@ class SimulatedLoad:
             await self.start_producer(slot)
             self._tasks.start_soon(self._produce, slot, index)
 
-    async def start_member(self, slot: str, *, twin: bool = False) -> SimulatedMember:
+    async def start_member(self, slot: str, *, twin: bool = False) -> MemberProcess:
         """Start the member of a slot; a `twin` has the client id of the one that runs, on another host.
 
         Raises and cancellation: see `PushConsumer.start`.
@@ -106,10 +111,15 @@ class SimulatedLoad:
             self.members[slot] = member
         return member
 
-    async def _start_consumer(self, group: GroupPart, options: dict[str, Any]) -> SimulatedMember:
+    async def _start_consumer(self, group: GroupPart, options: dict[str, Any]) -> MemberProcess:
         if group.mode == "pop":
             if options["host"] in group.slots[group.members - group.receivers :]:
                 return await self._start_receiver(group, options)
+            if options["host"] in group.stock_slots:
+                self._n_stock += 1
+                slot, topics = options["host"], self._programme.topics_of(group)
+                work = partial(self._work, group, slot)
+                return await start_stock_member(self._cluster, group, slot, topics[0], self._n_stock, self._judge, work)
             options |= {"mode": "pop", "invisible_s": group.invisible_s}
         strategy = None if group.mode == "pop" else self._strategies[group.name]
         if group.order != "none":
@@ -154,7 +164,7 @@ class SimulatedLoad:
                 kept = messages.copy() if is_renewed else []
                 for message in messages:
                     self._judge.dispatched(self._call(group, popper, message))
-                await anyio.sleep(random.random() * group.work_s + self.slower_s.get(popper.host, 0.0))
+                await self._work(group, popper.host)
                 if messages and random.random() < 0.2:
                     await popper.extend(messages[0], random.choice((0.0, 1.0, 10.0)))
                 if messages and random.random() < 0.05:
@@ -168,14 +178,19 @@ class SimulatedLoad:
             except RlabError:
                 await anyio.sleep(0.2)
 
-    def remove_member(self, slot: str) -> SimulatedMember | None:
+    async def _work(self, group: GroupPart, slot: str, number: int | None = None) -> bool:
+        """Work on a message at a member, and return whether that does not fail; on several without a number."""
+        await anyio.sleep(self._random.random() * group.work_s + self.slower_s.get(slot, 0.0))
+        return number is None or not self._fails(group, number)
+
+    def remove_member(self, slot: str) -> MemberProcess | None:
         """Remove the member of a slot from what should run, and return it."""
         member, self.members[slot] = self.members[slot], None
         if member is not None:
             self.forget(member)
         return member
 
-    def forget(self, member: SimulatedMember) -> None:
+    def forget(self, member: MemberProcess) -> None:
         """Remove a member from those that should own queues."""
         self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not member]
         self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not member]
@@ -189,7 +204,7 @@ class SimulatedLoad:
     async def unsubscribe(self, slot: str, topic: str) -> bool:
         """Unsubscribe from a topic; False without such a member or subscription. See `GroupConsumer`."""
         member = self.members[slot]
-        if member is None or topic in self.unsubscribed(slot):
+        if not isinstance(member, SimulatedMember) or topic in self.unsubscribed(slot):
             return False
         await member.unsubscribe(topic)
         return True
@@ -212,7 +227,7 @@ class SimulatedLoad:
         return Call(group.name, member.client_id, number_of(message.body), *place, message.body)
 
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
-        random, checkers = self._random, self._judge
+        checkers = self._judge
         again = ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
@@ -221,8 +236,7 @@ class SimulatedLoad:
             checkers.dispatched(call)
             how = Ending.FAILED
             try:
-                await anyio.sleep(random.random() * group.work_s + self.slower_s.get(member.host, 0.0))
-                if not self._fails(group, call.message.number):
+                if await self._work(group, member.host, call.message.number):
                     how = Ending.PROCESSED
                 elif group.order != "none" and message.times_delivered >= group.attempts:
                     how = Ending.DEAD

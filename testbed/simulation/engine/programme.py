@@ -151,6 +151,7 @@ class GroupPart:
     attempts: int = 3  # how often a message is tried
     invisible_s: float = 3.0  # for the mode pop
     receivers: int = 0  # in the mode pop, how many of the members call `receive` and have no listener
+    stock: int = 0  # in the mode pop, how many are clients of RocketMQ 5, which speak gRPC; the first of them pushes
 
     def __post_init__(self) -> None:
         where = f"group {self.name!r}"
@@ -165,7 +166,9 @@ class GroupPart:
         _in_range(where, "poisoned", self.poisoned, 0, MAX_SIM_MESSAGES)
         _in_range(where, "attempts", self.attempts, 1, 16)
         _in_range(where, "invisible_s", self.invisible_s, 0.5, 3_600)
-        _in_range(where, "receivers", self.receivers, 0, self.members if self.mode == "pop" else 0)
+        poppers = self.members if self.mode == "pop" else 0
+        _in_range(where, "receivers", self.receivers, 0, poppers)
+        _in_range(where, "stock", self.stock, 0, poppers - self.receivers)
         if self.mode == "pop" and self.order != "none":
             raise ConfigError(f"{where}: a group in mode pop has no order; set order to none")
 
@@ -173,6 +176,12 @@ class GroupPart:
     def slots(self) -> tuple[str, ...]:
         """The hosts of its members."""
         return tuple(f"{self.name}-{n + 1}" for n in range(self.members))
+
+    @property
+    def stock_slots(self) -> tuple[str, ...]:
+        """The hosts of those that are clients of RocketMQ 5; those with `receive` are behind them."""
+        end = self.members - self.receivers
+        return self.slots[end - self.stock : end]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +338,8 @@ class Programme:
         for clock in self.clock:
             _one_of("clock", "host", clock.who, hosts)
         for group in self.group:
+            if group.stock and self.cluster.access:
+                raise ConfigError(f"group {group.name!r}: clients of RocketMQ 5 have no key; remove stock or access")
             for topic in group.topics:
                 _one_of(f"group {group.name!r}", "topic", topic, topics)
         for number, step in enumerate(self.step, 1):

@@ -38,10 +38,15 @@ Endpoints = Callable[[], AbstractContextManager["Endpoint"]]
 
 
 class Endpoint(NamedTuple):
-    """Servers for gRPC clients: an address, and how a topic of a type is made, with the group that reads it."""
+    """Servers for gRPC clients: an address, and how a topic of a type is made, with the group that reads it.
+
+    `poll_s` is how long a receive waits there, and `retry_s` the time within which a failed message comes again.
+    """
 
     address: str
     create: Callable[[str, str], None]
+    poll_s: int = 2
+    retry_s: int = 16
 
 
 def python_client(directory: Path) -> Command | None:
@@ -115,7 +120,8 @@ def proxied(jars: str) -> Iterator[Endpoint]:
             process = subprocess.Popen(start, env=environment, stdout=file, stderr=subprocess.STDOUT)
         try:
             wait_for(log, "startup successfully")
-            yield Endpoint(f"127.0.0.1:{port}", create)
+            # The proxy lets no receive wait less than 5 s, and its broker looks for failed messages every 10 s.
+            yield Endpoint(f"127.0.0.1:{port}", create, poll_s=6, retry_s=30)
         finally:
             process.kill()
             process.wait()
@@ -153,7 +159,7 @@ def features_over_grpc(program: Command, servers: Endpoints, prefix: str) -> dic
             endpoint.create(*line.split("\t"))
         pause(2)  # until every route has them
         done = subprocess.run(
-            [*program, endpoint.address, prefix],
+            [*program, endpoint.address, prefix, str(endpoint.poll_s), str(endpoint.retry_s)],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

@@ -68,7 +68,7 @@ async def test_garbage_is_answered_with_the_reason_and_the_connection_is_closed(
     await client.send()
     client.write(b"\xff" * 64)
     await client.closed
-    assert client.encode_goaway == "a frame of 16777215 bytes was announced, more than the 16384 allowed"
+    assert client.goaway == "a frame of 16777215 bytes was announced, more than the 16384 allowed"
 
 
 @simulated
@@ -78,7 +78,7 @@ async def test_a_flood_of_resets_is_cut_off_and_others_are_served(world: World) 
         number, _ = client.begin("SendMessage", send_of(message_of()))
         client.cancel(number)
     await client.closed
-    assert "more calls were reset than answered" in (client.encode_goaway or "")
+    assert "more calls were reset than answered" in (client.goaway or "")
     assert (await other.send()).status.code == proto.OK
 
 
@@ -89,7 +89,7 @@ async def test_a_flood_of_pings_is_cut_off(world: World) -> None:
         client.h2.ping(b"12345678")
     client.flush()
     await client.closed
-    assert "frames without a call are too many" in (client.encode_goaway or "")
+    assert "frames without a call are too many" in (client.goaway or "")
 
 
 @simulated

@@ -12,7 +12,7 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.frame import HeadersFrame
 
 from model.errors import ProtocolError
-from model.grpc_limits import MAX_GRPC_MESSAGE_BYTES, MAX_HTTP2_CALLS, MAX_HTTP2_HEADER_BYTES
+from model.grpc_limits import MAX_GRPC_MESSAGE_BYTES, MAX_HTTP2_CALLS, MAX_HTTP2_HEADER_BYTES, MAX_HTTP2_UNREAD_ANSWERS
 from model.limits import MAX_UNSENT_BYTES
 from rocketmq.grpc.http2 import CallEvent, GrpcCall, Http2
 
@@ -115,6 +115,51 @@ def test_an_answer_has_messages_and_a_status() -> None:
     assert ("grpc-status", "0") in [(str(name), str(value)) for name, value in trailers.headers]
     assert pair.of(StreamEnded)
     assert not list(pair.server.calls)
+
+
+def test_an_answer_is_read_once_its_ping_is_acknowledged() -> None:
+    pair = Pair({SettingCodes.INITIAL_WINDOW_SIZE: 10})
+    [_, (_, call)] = pair.say(pair.open(), prefixed(b"q"))
+    pair.server.send(call, [b"x" * 20], end=True, asks_read=True)
+    assert pair.exchange() == [], "the answer waits for a window"
+    pair.client.increment_flow_control_window(100, call.stream_id)
+    assert pair.exchange() == [(CallEvent.READ, call)]
+    assert pair.of(StreamEnded)
+
+
+def test_an_answer_whose_call_is_reset_before_it_is_read_is_cancelled() -> None:
+    pair = Pair()
+    number = pair.open()
+    [_, (_, call)] = pair.say(number, prefixed(b"q"))
+    pair.server.send(call, [b"x"], end=True, asks_read=True)
+    late = pair.server.take()
+    pair.client.reset_stream(number, 8)
+    assert pair.server.receive(pair.client.data_to_send()) == [(CallEvent.CANCELLED, call)]
+    pair.client.receive_data(late)
+    assert pair.exchange() == [], "the PING was about an answer that is settled"
+
+
+def test_an_answer_without_the_question_is_not_followed_by_an_event() -> None:
+    pair = Pair()
+    number = pair.open()
+    [_, (_, call)] = pair.say(number, prefixed(b"q"))
+    pair.server.send(call, [b"x"], end=True)
+    late = pair.server.take()
+    pair.client.reset_stream(number, 8)
+    assert pair.server.receive(pair.client.data_to_send()) == []
+    pair.client.receive_data(late)
+    assert pair.exchange() == []
+
+
+def test_answers_that_are_unread_are_limited() -> None:
+    pair, acknowledgements = Pair(), b""
+    for _ in range(MAX_HTTP2_UNREAD_ANSWERS + 1):
+        [_, (_, call)] = pair.say(pair.open(), prefixed(b"q"))
+        pair.server.send(call, [b"a"], end=True, asks_read=True)
+        pair.client.receive_data(pair.server.take())
+        acknowledgements += pair.client.data_to_send()
+    read = [call.stream_id for kind, call in pair.server.receive(acknowledgements) if kind is CallEvent.READ]
+    assert read == list(range(3, 2 * MAX_HTTP2_UNREAD_ANSWERS + 3, 2)), "the oldest is forgotten"
 
 
 def test_a_long_message_comes_whole_and_two_of_them_one_after_the_other() -> None:

@@ -49,4 +49,4 @@ async def test_a_broker_may_be_without_the_dialect(world: World) -> None:
     await world.start_broker(rocketmq=False)
     client = await GrpcClient.connect(world)
     await client.closed
-    assert client.encode_goaway is None
+    assert client.goaway is None

@@ -149,6 +149,38 @@ async def test_messages_that_are_on_their_way_to_a_call_that_is_reset_are_given_
 
 
 @simulated
+async def test_an_answer_whose_call_is_reset_before_it_arrives_is_given_back_uncounted(world: World) -> None:
+    client, other = await with_messages(world, 0), await GrpcClient.connect(world, "other")
+    number, _ = client.begin("ReceiveMessage", receive_of(poll_ms=20_000, auto_renew=True))
+    await world.sleep(1)
+    with world.simulation.network.partition("10.0.0.1", "stock", one_way=True):
+        await other.send(b"m")
+        await world.sleep(0.1)
+        client.cancel(number)
+        began = world.now
+        [message] = await received(other, "other@1", poll_ms=5_000)
+    assert (message.body, message.system_properties.delivery_attempt) == (b"m", 1)
+    assert world.now - began <= 0.1
+
+
+@simulated
+async def test_messages_of_an_answer_that_was_lost_come_again_although_their_push_consumer_lives(world: World) -> None:
+    client, other = await with_messages(world, 0), await GrpcClient.connect(world, "other")
+    client.begin("ReceiveMessage", receive_of(poll_ms=20_000, auto_renew=True))
+    await world.sleep(1)
+    with world.simulation.network.partition("10.0.0.1", "stock", one_way=True):
+        await other.send(b"m")
+        await world.sleep(0.1)
+        world.simulation.network.cut("stock")
+    again = await GrpcClient.connect(world)
+    assert not await received(again, poll_ms=0, auto_renew=True)
+    began = world.now
+    [message] = await received(other, "other@1", poll_ms=20_000)
+    assert (message.body, message.system_properties.delivery_attempt) == (b"m", 2)
+    assert world.now - began <= 10.1
+
+
+@simulated
 async def test_two_members_share_the_messages_of_one_topic(world: World) -> None:
     client = await with_messages(world, 4)
     first = await received(client, "one@1", n=1)

@@ -8,11 +8,12 @@ from model.events import EventKind
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, to_duration
+from testbed.load.grpc import GrpcAnswer
 from tests.unit.broker.harness import Peer, World, simulated, unpacked
 from tests.unit.broker.transactions.test_checks import asked, join
 from tests.unit.broker.transactions.test_service import COMMIT, DONE, end, half, stored
 from tests.unit.grpc_consuming import received
-from tests.unit.rocketmq.grpc.grpc_client import Answer, GrpcClient, message_of, send_of
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 
 
 async def begin(world: World) -> tuple[GrpcClient, Peer]:
@@ -57,7 +58,7 @@ async def publishing(
     return number, answer
 
 
-def checks(answer: Answer) -> list[Any]:
+def checks(answer: GrpcAnswer) -> list[Any]:
     """The checks that have come over a stream."""
     commands = [MESSAGES["TelemetryCommand"].FromString(each) for each in answer.messages]
     return [

@@ -1,0 +1,68 @@
+"""StockLink: the connection of a client of RocketMQ 5 to one broker, with its stream of settings.
+
+The connection is made with the first request, and again after it was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from model.errors import RequestTimeout
+from remoting.address import parse_address
+from rocketmq.grpc.proto import MESSAGES
+from testbed.load.grpc import GrpcAnswer, GrpcClientConnection
+
+TIMEOUT_S = 3.0
+"""Of a request."""
+STEP_S = 0.05
+"""Pause between two looks at something that offers no event."""
+
+
+class StockLink:
+    """See the module header."""
+
+    def __init__(self, address: str, client_id: str, settings: Any) -> None:
+        self._client_id, self._client_settings = client_id, settings
+        self._host, self._port = parse_address(address)
+        self._connection: GrpcClientConnection | None = None
+        self._settings: GrpcAnswer | None = None
+        self._lock = anyio.Lock()
+
+    async def _connected(self) -> GrpcClientConnection:
+        async with self._lock:
+            connection = self._connection
+            if connection is None or connection.closed.done() or connection.goaway is not None:
+                self.close()
+                self._connection = connection = await GrpcClientConnection.to_server(self._host, self._port)
+                self._settings = None
+            if self._settings is None or self._settings.ended.done():
+                number = connection.open("Telemetry", self._client_id)
+                self._settings = connection.say(number, self._client_settings, end=False)
+            return connection
+
+    async def ask(self, rpc: str, message: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
+        """See `GrpcClientConnection.ask`; a connection that does not answer is made again."""
+        connection = await self._connected()
+        try:
+            return await connection.ask(rpc, message, self._client_id, timeout_s)
+        except RequestTimeout:
+            self.close()
+            raise
+
+    async def settings(self) -> Any:
+        """The settings of the server. Raises: RlabError. Cancellation: harmless."""
+        await self._connected()
+        with anyio.move_on_after(TIMEOUT_S):
+            while self._settings is not None and not self._settings.messages:  # noqa: ASYNC110 - virtual time
+                await anyio.sleep(STEP_S)
+        if self._settings is None or not self._settings.messages:
+            self.close()
+            raise RequestTimeout("the broker sent no settings")
+        return MESSAGES["TelemetryCommand"].FromString(self._settings.messages[-1]).settings
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None and not self._connection.closed.done():
+            self._connection.abort()
