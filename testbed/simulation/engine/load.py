@@ -36,9 +36,8 @@ from testbed.simulation.cluster.clients import (
 )
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.checkers import Call, Checkers
-from testbed.simulation.engine.pops import watch_acknowledgements
+from testbed.simulation.engine.pops import set_stock_group, start_stock_member, watch_acknowledgements
 from testbed.simulation.engine.programme import GroupPart, Programme
-from testbed.simulation.engine.stock import set_stock_group, start_stock_member
 from testbed.simulation.engine.transactions import SimulatedTransactions
 from traces.check.ledger import Ending, Sent
 
