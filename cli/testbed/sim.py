@@ -43,7 +43,7 @@ _Master = Annotated[
 _Kind = Annotated[
     str,
     typer.Option(
-        metavar="plain|order|pop|power|calm|transactions|replicas|torture",
+        metavar="plain|order|pop|power|calm|transactions|replicas|replicas-live|grpc|torture",
         help="Kind of drawn programmes.",
         show_default="the first seven in turns",
     ),

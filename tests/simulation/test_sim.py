@@ -16,7 +16,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = (0, 2)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *SET_KINDS])
+@pytest.mark.parametrize("kind", [*KINDS, *SET_KINDS, "grpc"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_drawn_programme_breaks_no_promise(seed: int, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL + 1)  # clients and brokers complain all the time, and rightly

@@ -15,19 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import anyio
 
 from client.instance.background import BackgroundTasks
 from model.errors import RlabError, ServiceNotAvailable
-from model.message_queue import MessageQueue
 from remoting.address import parse_address
 from rocketmq.grpc import proto
-from rocketmq.grpc.handles import parse_handle
 from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration
 from testbed.load.grpc import GrpcClientConnection
-from testbed.simulation.cluster.stock_link import STEP_S, TIMEOUT_S, StockLink
+from testbed.simulation.cluster.stock_link import STEP_S, TIMEOUT_S, StockLink, StockMessage, read_message
 from testbed.simulation.kernel.network import Fault
 from testbed.simulation.kernel.run import Simulation
 
@@ -38,24 +36,14 @@ AGAIN_S = 1.0
 BATCH = 32
 MAX_CONSUMING = 64
 """Messages of a push consumer that are being consumed; it receives no more until some are done."""
+SLICE_MS, LATE_MS = 10_000, 500
+"""Messages that come so late, or whose invisible time ends so soon, are returned. RocketMQ's clients consume them."""
 _STARTS = 10
 """Attempts of a start to get a route."""
 
 
-class StockMessage(NamedTuple):
-    """A message as a member receives it; its place is that of the receipt handle, as the broker has it."""
-
-    body: bytes
-    key: str
-    queue: MessageQueue
-    offset: int
-    attempt: int
-    handle: str
-    message_id: str
-
-
 class StockWork(Protocol):
-    """What a member does with its messages, and who is to know of it."""
+    """What a member does with its messages, and the record of their ends."""
 
     def received(self, message: StockMessage) -> None:
         """Record that a message has come."""
@@ -63,11 +51,11 @@ class StockWork(Protocol):
     async def consume(self, message: StockMessage) -> bool:
         """Consume a message; returns whether it is done."""
 
-    def ending(self, message: StockMessage) -> None:
-        """Record that a message is being acknowledged, or made a dead letter."""
+    def acknowledging(self, message: StockMessage) -> None:
+        """Record that a message is being acknowledged."""
 
-    def ended(self, message: StockMessage) -> None:
-        """Record that a broker confirmed it."""
+    def settled(self, message: StockMessage) -> None:
+        """Record that a broker confirmed that a message is acknowledged, or a dead letter."""
 
 
 class StockMember:
@@ -243,19 +231,25 @@ class StockMember:
         if status.code != proto.OK:
             raise ServiceNotAvailable(f"a receive was refused: {status.code} {status.message}")
         late_ms = self.simulation.clock_ms() - duration_ms(answers[-1].delivery_timestamp)
-        if not self._is_push and late_ms >= self._invisible_s * 1000 - TIMEOUT_S:
-            return []  # another consumer may have them by now
-        found = [_message(broker, answer.message) for answer in answers[1:-1]]
+        found = [read_message(broker, answer.message) for answer in answers[1:-1]]
+        if late_ms >= (SLICE_MS if self._is_push else self._invisible_s * 1000) - LATE_MS:
+            for message in found:  # which another consumer may have by now
+                self._background.start_soon(self._change_until_done, broker, message, 0.0)
+            return []
         for message in found:
             self._work.received(message)
         return found
 
     async def _receive_from(self, broker: str) -> None:
-        """Receive for a push consumer, and consume in tasks of their own."""
+        """Receive for a push consumer, and consume in tasks of their own; in order if the settings say so."""
         while True:
             try:
-                for message in await self._receive(broker, BATCH, PUSH_POLL_S):
-                    self._consuming += 1
+                found = await self._receive(broker, BATCH, PUSH_POLL_S)
+                self._consuming += len(found)
+                if found and (await self._settings_of(broker)).subscription.fifo:
+                    self._background.start_soon(self._consume_in_order, broker, found)
+                    found = []
+                for message in found:
                     self._background.start_soon(self._consume, broker, message)
                 while self._consuming >= MAX_CONSUMING:  # noqa: ASYNC110 - virtual time
                     await anyio.sleep(STEP_S)
@@ -269,6 +263,19 @@ class StockMember:
             else:
                 await self._fail(broker, message)
         finally:
+            self._consuming -= 1
+
+    async def _consume_in_order(self, broker: str, messages: list[StockMessage]) -> None:
+        """Consume messages one after another, and a failed one here again, as often as the settings say."""
+        for message in messages:
+            policy = (await self._settings_of(broker)).backoff_policy
+            for attempt in range(message.attempt, policy.max_attempts + 1):
+                if await self._work.consume(message):
+                    await self._acknowledge(broker, [message])
+                    break
+                await anyio.sleep(_pause_s(policy, attempt))
+            else:
+                await self._make_dead_letter(broker, message)
             self._consuming -= 1
 
     async def _receive_in_turns(self) -> None:
@@ -316,7 +323,7 @@ class StockMember:
                 MESSAGES["AckMessageEntry"](message_id=each.message_id, receipt_handle=each.handle) for each in messages
             ]
             for message in messages:
-                self._work.ending(message)
+                self._work.acknowledging(message)
             results: Any = ()
             with suppress(RlabError):
                 [answer] = await self._ask(broker, "AckMessage", entries=entries)
@@ -324,7 +331,7 @@ class StockMember:
             left = dict(enumerate(messages))
             for number, result in enumerate(results):
                 if result.status.code == proto.OK:
-                    self._work.ended(left.pop(number))
+                    self._work.settled(left.pop(number))
                 elif result.status.code == proto.INVALID_RECEIPT_HANDLE:
                     del left[number]
             messages = list(left.values())
@@ -341,21 +348,24 @@ class StockMember:
             return 0, message
         return answer.status.code, message._replace(handle=answer.receipt_handle)
 
+    async def _settings_of(self, broker: str) -> Any:
+        """The settings of the server, however long that takes."""
+        while True:
+            with suppress(RlabError):
+                return await self._links[broker].settings()
+            await anyio.sleep(AGAIN_S)
+
     async def _fail(self, broker: str, message: StockMessage) -> None:
         """Have a failed message delivered again after the pause of the settings, or make it a dead letter."""
-        while True:
-            try:
-                policy = (await self._links[broker].settings()).backoff_policy
-                break
-            except RlabError:
-                await anyio.sleep(AGAIN_S)
+        policy = (await self._settings_of(broker)).backoff_policy
         if message.attempt >= policy.max_attempts:
             await self._make_dead_letter(broker, message)
             return
-        pauses = policy.customized_backoff.next
-        pause_s = duration_ms(pauses[min(message.attempt, len(pauses)) - 1]) / 1000
+        await self._change_until_done(broker, message, _pause_s(policy, message.attempt))
+
+    async def _change_until_done(self, broker: str, message: StockMessage, invisible_s: float) -> None:
         while True:
-            code, _ = await self._change(broker, message, pause_s)
+            code, _ = await self._change(broker, message, invisible_s)
             if code in (proto.OK, proto.INVALID_RECEIPT_HANDLE):
                 return
             await anyio.sleep(AGAIN_S)
@@ -367,22 +377,13 @@ class StockMember:
                 [answer] = await self._ask(broker, "ForwardMessageToDeadLetterQueue", **named)
                 if answer.status.code == proto.OK:
                     if answer.status.message == "OK":  # else the handle was dead
-                        self._work.ended(message)
+                        self._work.settled(message)
                     return
                 if answer.status.code == proto.INVALID_RECEIPT_HANDLE:
                     return
             await anyio.sleep(AGAIN_S)
 
 
-def _message(broker: str, message: Any) -> StockMessage:
-    system = message.system_properties
-    handle = parse_handle(system.receipt_handle, broker)
-    return StockMessage(
-        body=message.body,
-        key=system.keys[0] if system.keys else "",
-        queue=MessageQueue(handle.topic, broker, handle.queue_id),
-        offset=handle.offset,
-        attempt=system.delivery_attempt,
-        handle=system.receipt_handle,
-        message_id=system.message_id,
-    )
+def _pause_s(policy: Any, attempt: int) -> float:
+    pauses = policy.customized_backoff.next
+    return duration_ms(pauses[min(attempt, len(pauses)) - 1]) / 1000

@@ -1,16 +1,18 @@
-"""StockLink: the connection of a client of RocketMQ 5 to one broker, with its stream of settings.
+"""StockLink: the connection of a client of RocketMQ 5 to one broker, with its stream of settings and its messages.
 
 The connection is made with the first request, and again after it was lost.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
 from model.errors import RequestTimeout
+from model.message_queue import MessageQueue
 from remoting.address import parse_address
+from rocketmq.grpc.handles import parse_handle
 from rocketmq.grpc.proto import MESSAGES
 from testbed.load.grpc import GrpcAnswer, GrpcClientConnection
 
@@ -18,6 +20,18 @@ TIMEOUT_S = 3.0
 """Of a request."""
 STEP_S = 0.05
 """Pause between two looks at something that offers no event."""
+
+
+class StockMessage(NamedTuple):
+    """A message as a member receives it; its place is that of the receipt handle, as the broker has it."""
+
+    body: bytes
+    key: str
+    queue: MessageQueue
+    offset: int
+    attempt: int
+    handle: str
+    message_id: str
 
 
 class StockLink:
@@ -66,3 +80,18 @@ class StockLink:
         """Close the connection, if there is one."""
         if self._connection is not None and not self._connection.closed.done():
             self._connection.abort()
+
+
+def read_message(broker: str, message: Any) -> StockMessage:
+    """A message of a broker's answer."""
+    system = message.system_properties
+    handle = parse_handle(system.receipt_handle, broker)
+    return StockMessage(
+        body=message.body,
+        key=system.keys[0] if system.keys else "",
+        queue=MessageQueue(handle.topic, broker, handle.queue_id),
+        offset=handle.offset,
+        attempt=system.delivery_attempt,
+        handle=system.receipt_handle,
+        message_id=system.message_id,
+    )

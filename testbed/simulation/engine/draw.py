@@ -25,7 +25,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from model.limits import PULL_SUSPEND_S, REBALANCE_INTERVAL_S
@@ -297,8 +296,7 @@ _MORE_OF_SETS: dict[_Draw, int] = {
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0, _register_late: 6},
-    "grpc": {_scale: 0},  # a client of RocketMQ 5 begins at the end of a new queue
-    "torture": {_scale: 0},
+    **{kind: {_scale: 0} for kind in ("torture", "grpc")},  # a client of RocketMQ 5 begins at the end of a new queue
     "replicas": _MORE_OF_SETS,
     "replicas-live": _MORE_OF_SETS,
     "transactions": {
@@ -364,12 +362,7 @@ def _power(chance: random.Random) -> _Parts:
 def _transactions(chance: random.Random) -> _Parts:
     loses_power = chance.random() < 0.5
     load = LoadPart(
-        producers=3,
-        messages=60,
-        pause_s=1.0,
-        branch_s=chance.choice((0.05, 1.0, 6.0)),
-        fails=0.2,
-        undecided=0.15,
+        producers=3, messages=60, pause_s=1.0, branch_s=chance.choice((0.05, 1.0, 6.0)), fails=0.2, undecided=0.15
     )
     cluster = ClusterPart(flush="sync", sync_s=0.004) if loses_power else ClusterPart()
     groups = (GroupPart(name="shipping", members=chance.randint(1, 3), session_s=4.0),)
@@ -394,7 +387,7 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "plain": _plain,
     "order": _order,
     "pop": _pop,
-    "grpc": partial(_pop, most_stock=4),
+    "grpc": lambda chance: _pop(chance, most_stock=4),
     "power": _power,
     "calm": _calm_parts,
     "transactions": _transactions,

@@ -138,10 +138,10 @@ class _Reports:
     async def consume(self, message: StockMessage) -> bool:
         return await self._work(number_of(message.body).number)
 
-    def ending(self, message: StockMessage) -> None:
+    def acknowledging(self, message: StockMessage) -> None:
         self._checkers.pops[self._group.name].acknowledging(message.queue, message.offset)
 
-    def ended(self, message: StockMessage) -> None:
+    def settled(self, message: StockMessage) -> None:
         now = self._cluster.simulation.loop.time()
         self._checkers.pops[self._group.name].acknowledged(message.queue, message.offset, now)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import venv
@@ -17,9 +18,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from model.names import TEMPLATE_TOPIC
+from remoting.request_code import RequestCode
+from rocketmq.frame import Frame, encode_frame
 from rocketmq.grpc.proto import MESSAGES
-from tests.interop.clients import MQADMIN
-from tests.interop.servers import RLAB, cluster, free_port, pause, rocketmq, say, wait_for
+from tests.interop.servers import RLAB, broker_of_rocketmq, cluster, free_port, pause, say, wait_for
 
 HERE = Path(__file__).parent
 PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client-nodejs@1.0.8"
@@ -30,7 +33,6 @@ _OF_PROTOBUF = ("Duration", "Timestamp")
 _INT32, _ENUM = "5", "14"
 _PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
 _LOGS = ("rmq.proxy.logback.xml", "rmq.tools.logback.xml")
-_QUEUES = ("-r", "2", "-w", "2")
 FIFO = "FIFO"
 Command = list[str]
 Endpoints = Callable[[], AbstractContextManager["Endpoint"]]
@@ -98,7 +100,7 @@ def ours() -> Iterator[Endpoint]:
 @contextmanager
 def proxied(jars: str) -> Iterator[Endpoint]:
     """RocketMQ's name server and broker, and its proxy beside them."""
-    with rocketmq(jars) as name_server, tempfile.TemporaryDirectory() as directory:
+    with broker_of_rocketmq(jars) as broker, tempfile.TemporaryDirectory() as directory:
         home, port = Path(directory), free_port()
         (home / "conf").mkdir()
         for name in _LOGS:
@@ -110,13 +112,27 @@ def proxied(jars: str) -> Iterator[Endpoint]:
         log = home / "proxy.log"
 
         def create(topic: str, kind: str) -> None:
-            to = ("-n", name_server, "-c", "DefaultCluster")
-            _quietly([*java, MQADMIN, "updateTopic", *to, "-t", topic, *_QUEUES, "-a", f"+message.type={kind}"])
+            # mqadmin would start a Java machine for each.
+            fields = {"topic": topic, "defaultTopic": TEMPLATE_TOPIC, "readQueueNums": "2", "writeQueueNums": "2"}
+            fields |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+            fields["attributes"] = f"+message.type={kind}"
+            _request(broker.port, Frame(RequestCode.UPDATE_AND_CREATE_TOPIC, 0, 1, fields))
             if kind == FIFO:
-                _quietly([*java, MQADMIN, "updateSubGroup", *to, "-g", f"{topic}-g", "-o", "true"])
+                settings = {"groupName": f"{topic}-g", "consumeMessageOrderly": True}
+                body = json.dumps(settings).encode()
+                _request(broker.port, Frame(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 0, 1, {}, body))
 
         with log.open("wb") as file:
-            start = [*java, _PROXY, "-n", name_server, "-pm", "cluster", "-pc", str(home / "conf" / "proxy.json")]
+            start = [
+                *java,
+                _PROXY,
+                "-n",
+                broker.name_server,
+                "-pm",
+                "cluster",
+                "-pc",
+                str(home / "conf" / "proxy.json"),
+            ]
             process = subprocess.Popen(start, env=environment, stdout=file, stderr=subprocess.STDOUT)
         try:
             wait_for(log, "startup successfully")
@@ -125,6 +141,15 @@ def proxied(jars: str) -> Iterator[Endpoint]:
         finally:
             process.kill()
             process.wait()
+
+
+def _request(port: int, frame: Frame) -> None:
+    """Send a request to a broker of RocketMQ. Raises: RuntimeError: it was refused."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(encode_frame(frame))
+        answer = connection.recv(1 << 16)
+    if b'"code":0' not in answer:
+        raise RuntimeError(f"the broker refused {frame}: {answer[:300]!r}")
 
 
 def _quietly(command: Command) -> None:

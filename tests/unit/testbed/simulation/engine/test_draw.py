@@ -29,6 +29,12 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
     assert draw(1, "pop").name == "pop-1"
 
 
+def test_clients_of_rocketmq_5_are_drawn_by_name_alone() -> None:
+    stock = [draw(seed, "grpc").group[0].stock for seed in range(60)]
+    assert set(stock) == {1, 2, 3, 4}
+    assert not any(group.stock for seed in range(60) for group in draw(seed).group)
+
+
 @pytest.mark.walk
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
     programmes = [draw(seed) for seed in range(200)]

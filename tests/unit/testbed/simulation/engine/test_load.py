@@ -17,9 +17,10 @@ LOAD = LoadPart(producers=2, messages=20, pause_s=0.1, keys=4)
         GroupPart(name="g", order="key", fails=0.1, poisoned=9),
         GroupPart(name="g", order="queue", fails=0.1, poisoned=9),
         GroupPart(name="g", mode="pop", fails=0.1, poisoned=9),
+        GroupPart(name="g", mode="pop", members=4, stock=3, fails=0.1, poisoned=9),
         GroupPart(name="g", members=3, waiting=2),
     ],
-    ids=["plain", "key", "queue", "pop", "waiting"],
+    ids=["plain", "key", "queue", "pop", "grpc", "waiting"],
 )
 def test_a_group_of_any_mode_is_done_with_every_message(group: GroupPart) -> None:
     outcome = run_programme(Programme(load=LOAD, group=(group,), lasts_s=5.0))

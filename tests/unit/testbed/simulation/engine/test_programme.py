@@ -78,6 +78,12 @@ def test_a_step_that_cannot_be_done_is_refused(step: dict[str, Any], said: str) 
         (lambda: GroupPart(name="g", waiting=4), "waiting must be 0 to 3, got 4"),
         (lambda: GroupPart(name="g", mode="pop", order="key"), "a group in mode pop has no order"),
         (lambda: Programme(group=(GroupPart(name="g"), GroupPart(name="g"))), "two groups have the name 'g'"),
+        (lambda: GroupPart(name="g", stock=1), "stock must be 0 to 0, got 1"),
+        (lambda: GroupPart(name="g", mode="pop", receivers=2, stock=2), "stock must be 0 to 1, got 2"),
+        (
+            lambda: Programme(cluster=ClusterPart(access=True), group=(GroupPart(name="g", mode="pop", stock=1),)),
+            "group 'g': clients of RocketMQ 5 have no key; remove stock or access",
+        ),
         (lambda: Programme(topic=()), "the programme has no topic"),
         (lambda: Programme(group=(GroupPart(name="g", topics=("x",)),)), "group 'g': no topic 'x'"),
         (lambda: TopicPart(name="t", queues=0), "topic 't': queues must be 1 to 4096"),
