@@ -47,7 +47,7 @@ async def ended(client: GrpcClient, *named: Any, client_id: str = "stock@1", **m
 
 async def publishing(
     world: World, client: GrpcClient, client_id: str, topics: tuple[str, ...] = ("t",)
-) -> tuple[int, Answer]:
+) -> tuple[int, GrpcAnswer]:
     """Open the stream of a producer, and send its settings."""
     named = [MESSAGES["Resource"](name=each) for each in topics]
     settings = MESSAGES["Settings"](client_type=proto.PRODUCER, publishing=MESSAGES["Publishing"](topics=named))

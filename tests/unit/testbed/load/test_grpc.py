@@ -18,7 +18,7 @@ BEAT = MESSAGES["HeartbeatRequest"](client_type=proto.PRODUCER)
 async def connected(world: World) -> GrpcClientConnection:
     await world.start_broker()
     await world.peer("a").put_topic("t", read=1, write=1)
-    client = await GrpcClientConnection.connect(HOST, 10911)
+    client = await GrpcClientConnection.to_server(HOST, 10911)
     world.at_end.append(client.close)
     return client
 
@@ -56,4 +56,4 @@ async def test_a_closed_connection_and_a_failed_call_are_errors_of_their_own(wor
     with pytest.raises(ConnectionLost, match="nothing was sent"):
         await client.ask("Heartbeat", BEAT, "c@1", 3.0)
     with pytest.raises(ConnectFailed, match=f"no connection to {HOST}:1:"):
-        await GrpcClientConnection.connect(HOST, 1)
+        await GrpcClientConnection.to_server(HOST, 1)
