@@ -13,11 +13,12 @@ from rocketmq.grpc import proto
 from rocketmq.grpc.dialect import broker_grpc, name_server_grpc
 from rocketmq.grpc.handles import Handle
 from rocketmq.grpc.proto import MESSAGES, to_duration
+from testbed.load.grpc import GrpcAnswer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import connected, grpc_headers
 from tests.simulation.test_matrix import ROLES, USERS, WITH_USERS, Case, started, take_rights
-from tests.unit.rocketmq.grpc.grpc_client import Answer, GrpcClient, message_of, send_of
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 
 pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 
@@ -93,7 +94,7 @@ MATRIX = (
 )
 
 
-async def first_message(answer: Answer) -> bytes:
+async def first_message(answer: GrpcAnswer) -> bytes:
     """The first message of the answer to a call; a stream goes on behind it."""
     with anyio.fail_after(10):
         while not answer.messages:
@@ -191,6 +192,6 @@ def test_a_connection_whose_calls_are_not_signed_is_closed_after_five_seconds(si
         assert (refused.code, "are wrong" in refused.message) == (proto.UNAUTHORIZED, True)
         with anyio.fail_after(6):
             await client.closed
-        assert "no key was proved within 5 s" in (client.encode_goaway or "")
+        assert "no key was proved within 5 s" in (client.goaway or "")
 
     signed_over_one_connection(simulate, play)

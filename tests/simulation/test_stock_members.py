@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -88,7 +90,7 @@ def test_a_group_of_every_kind_of_member_loses_nothing_when_some_are_killed(simu
             done.add(message.body)
 
         await cluster.create_topic("t", queues=4)
-        options = {"work": work, "consume_from": ConsumeFrom.FIRST_OFFSET}
+        options: dict[str, Any] = {"work": work, "consume_from": ConsumeFrom.FIRST_OFFSET}
         pulls = await cluster.start_consumer("g", "t", **options)
         pops = await cluster.start_consumer("g", "t", mode=ConsumeMode.POP, invisible_s=5.0, **options)
         pushed, received, killed = Notes(work_s=0.1), Notes(work_s=0.1), Notes(work_s=0.1)

@@ -57,7 +57,7 @@ class StockLink:
             return connection
 
     async def ask(self, rpc: str, message: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
-        """See `GrpcClientConnection.ask`; a connection that does not answer is made again."""
+        """See `GrpcClientConnection.ask`; a connection that does not answer is replaced."""
         connection = await self._connected()
         try:
             return await connection.ask(rpc, message, self._client_id, timeout_s)

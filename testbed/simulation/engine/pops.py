@@ -29,7 +29,8 @@ from testbed.simulation.engine.checkers import Call, Checkers
 from testbed.simulation.engine.programme import GroupPart
 
 if TYPE_CHECKING:
-    from testbed.simulation.cluster.stock import StockMember, StockMessage
+    from testbed.simulation.cluster.stock import StockMember
+    from testbed.simulation.cluster.stock_link import StockMessage
 
 Work = Callable[[int], Awaitable[bool]]
 """Works on the message with this number, and returns whether that does not fail."""

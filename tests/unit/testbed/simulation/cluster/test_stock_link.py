@@ -24,7 +24,7 @@ def settings() -> Any:
     )
 
 
-def test_a_lost_connection_is_made_again_and_asks_for_the_settings_again(simulate: Simulate) -> None:
+def test_a_lost_connection_is_replaced_and_the_settings_are_requested_again(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         server = cluster.brokers["broker-a"]
         link = StockLink(server.address, "c@1", settings())
