@@ -39,7 +39,7 @@ class Receipt(Protocol):
         """The client has read the whole answer."""
 
     def unread(self) -> None:
-        """The client has given up the call before that."""
+        """The client has cancelled the call before that."""
 
 
 class GrpcRequest(NamedTuple):
@@ -273,7 +273,7 @@ class GrpcEdge:
             rpc.ended(self._connection, call)
 
     def _finish(self, call: GrpcCall, *, was_read: bool) -> Command | None:
-        """The client has read the answer to a call, or has given up the call."""
+        """The client has read the answer to a call, or has cancelled the call."""
         opaque = call.opaque
         if not isinstance(opaque, GrpcOpaque):
             return None

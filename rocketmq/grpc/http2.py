@@ -13,9 +13,9 @@ Memory is bounded before it is spent: a peer may send 64 KiB of a message, and f
 for which it gets a larger window. The others wait for that. What a peer does not read, beyond its own windows, waits
 here up to a limit, at which the connection is closed.
 
-Bytes that were written may never arrive, and a client may have given up its call before they do. So an answer can be
+Bytes that were written may never arrive, and a client may have cancelled its call before they do. So an answer can be
 followed by a PING: the peer acknowledges it only after it has received the bytes before it, and sends the reset of a
-call that it has given up before that acknowledgement.
+call that it has cancelled before that acknowledgement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GrpcClientConnection: a client of RocketMQ's gRPC service, call by call over HTTP/2, on the running loop.
 
-It is for tests, simulations and measurements: unlike RocketMQ's clients it runs in virtual time, and it can also do
-what they do not, such as several acknowledgements in a call. It needs the extra `grpc`.
+It is for tests, simulations and measurements: unlike RocketMQ's clients it runs in virtual time, and it can also send
+several acknowledgements in a call. It needs the extra `grpc`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Delivery:
 
 
 class MemberProcess(Protocol):
-    """The process of a member of a group, whoever's client it is; `live` while it runs and can be reached."""
+    """The process of a member of a group, of this project or of RocketMQ; `live` while it runs and can be reached."""
 
     host: str
     live: bool

@@ -126,7 +126,7 @@ class StockMember:
         self.live = True
 
     async def stop(self) -> None:
-        """Shut it down as its owner would: finish what it consumes, and take leave. Cancellation: only after that."""
+        """Shut it down: finish its messages, send NotifyClientTermination. Cancellation: only after that."""
         self.live = False
         with self.simulation.on_host(self.host), anyio.CancelScope(shield=True):
             await self._receiving.stop()
@@ -233,7 +233,7 @@ class StockMember:
         late_ms = self.simulation.clock_ms() - duration_ms(answers[-1].delivery_timestamp)
         found = [read_message(broker, answer.message) for answer in answers[1:-1]]
         if late_ms >= (SLICE_MS if self._is_push else self._invisible_s * 1000) - LATE_MS:
-            for message in found:  # which another consumer may have by now
+            for message in found:  # the broker may have redelivered it
                 self._background.start_soon(self._change_until_done, broker, message, 0.0)
             return []
         for message in found:
