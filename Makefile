@@ -20,7 +20,7 @@ BENCH_ARGS ?=
 CRASH_ARGS ?=
 # For the same with replicas, e.g. make crash-copies COPIES_ARGS="--faults 10 --failovers 10 --handovers 10 --losses 1 --seed 7"
 COPIES_ARGS ?=
-# For the runs with an earlier commit, e.g. make compat COMPAT_ARGS="--seconds 30"
+# For the runs with an earlier commit, or with the oldest Spark, e.g. make compat COMPAT_ARGS="--seconds 30"
 COMPAT_ARGS ?=
 # For the clients of RocketMQ: features, mixed, docs
 INTEROP_ARGS ?=
@@ -40,7 +40,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage wheel-test console-test check walks lint bench peers compat interop crash crash-copies crash-spark torture soak attack mutants clocks pages site wheel release clean
+.PHONY: help setup demo test coverage wheel-test console-test check walks lint bench peers compat compat-spark interop crash crash-copies crash-spark torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--jso
 
 compat: $(STAMP) ## run processes of an earlier commit with those of this one (needs the history of git)
 	@$(BIN)/python -m tests.compat.processes $(COMPAT_ARGS)
+
+compat-spark: $(STAMP) ## run the tests of Spark with the oldest pyspark that pyproject.toml allows (COMPAT_ARGS=tests/spark/test_sink.py)
+	@$(BIN)/python -m tests.compat.oldest_spark $(COMPAT_ARGS)
 
 # What cannot be installed is left out; the benchmark says what it misses.
 peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares with (Debian packages need root)
