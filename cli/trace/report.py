@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +51,21 @@ def report(
         list[Path] | None,
         typer.Option(metavar="TRACE", help="Compare with the trace of another run; may be repeated for its files."),
     ] = None,
+    runs: Annotated[
+        bool,
+        typer.Option(
+            "--runs", help="Each trace is a run, for instance of another seed: report means with intervals over the runs."
+        ),
+    ] = False,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help="Length of the windows of the table `windows`.",
+            show_default="about a thirtieth of the trace",
+        ),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +89,23 @@ def report(
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
 
     Example: rlab report tuned.jsonl --against before.jsonl
+
+    Example: rlab report seed-*.jsonl --runs
     """
+    if runs:
+        from cli.trace.runs import report_runs
+
+        with exit_with_error():
+            report_runs(
+                trace or [],
+                *(against or [], out),
+                group=group,
+                window_s=window,
+                master=master,
+                driver_memory=driver_memory,
+                as_json=json,
+            )
+        return
     from cli.trace.events import missing_now
 
     # A cluster that cannot be reached is reported before Spark starts.
@@ -85,6 +117,7 @@ def report(
             *(trace or [], namesrv, out),
             group=group,
             against=against or (),
+            window_s=window,
             master=master,
             driver_memory=driver_memory,
             missing=str(missing),
@@ -102,6 +135,7 @@ def make_report(
     *,
     group: str | None = None,
     against: Sequence[Path] = (),
+    window_s: float | None = None,
     master: str | None = None,
     driver_memory: str = "1g",
     missing: str = "",
@@ -112,11 +146,12 @@ def make_report(
     With traces of another run `against` it, the page compares both; the report of that run is in a folder of its own.
 
     Raises:
-        ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
+        ConfigError: pyspark, Java or a trace is missing, a trace has no events, or the windows are too short.
     """
     if against:
-        before = make_report(list(against), "", out / AGAINST, group=group, master=master, driver_memory=driver_memory)
-        make_report(traces, name_servers, out, group=group, master=master, driver_memory=driver_memory, missing=missing)
+        make = partial(make_report, group=group, window_s=window_s, master=master, driver_memory=driver_memory)
+        before = make(list(against), "", out / AGAINST)
+        make(traces, name_servers, out, missing=missing)
         from pipeline.report.folder import write_page
 
         return write_page(out, before)
@@ -133,7 +168,7 @@ def make_report(
         from pipeline.trace.alone import is_for_one_process
 
         if traces and master is None and is_for_one_process(traces):
-            made = write_short_report(traces, out, group=group, progress=note)
+            made = write_short_report(traces, out, group=group, window_s=window_s, progress=note)
             note("done")
             return made
         from pipeline.report.job import write_report
@@ -145,7 +180,9 @@ def make_report(
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        made = write_report(read, out, group=group, files=traces, missing=missing, progress=note)
+        made = write_report(
+            *(read, out), group=group, files=traces, missing=missing, window_s=window_s, progress=note
+        )
     note("done")
     return made
 

@@ -8,7 +8,7 @@ from html import escape
 from pipeline.report.charts import milliseconds
 from pipeline.report.data import Report, Totals
 
-_COUNTS = (
+COUNTS = (
     ("rebalances", "rebalances that moved queues"),
     ("moves", "moves of queues"),
     ("needed", "moves needed"),
@@ -16,7 +16,8 @@ _COUNTS = (
     ("possible_duplicates", "more may have come twice"),
     ("backlog_max", "largest lag of a new owner"),
 )
-_TIMES = (
+"""Figures of `Totals` that are numbers, with their words."""
+TIMES = (
     ("balance_p50_ms", "time to balance, median"),
     ("balance_p95_ms", "time to balance, 95 of 100"),
     ("pause_ms", "pauses of queues, summed"),
@@ -24,6 +25,7 @@ _TIMES = (
     ("orphan_ms", "queues without an owner, summed"),
     ("double_ms", "queues with two owners, summed"),
 )
+"""Figures of `Totals` that are times."""
 
 
 def compared(report: Report, against: Report) -> str:
@@ -47,8 +49,8 @@ def compared(report: Report, against: Report) -> str:
 
 
 def _table(before: Totals, now: Totals) -> str:
-    rows = [_row(label, getattr(before, name), getattr(now, name), is_time=False) for name, label in _COUNTS]
-    rows += [_row(label, getattr(before, name), getattr(now, name), is_time=True) for name, label in _TIMES]
+    rows = [_row(label, getattr(before, name), getattr(now, name), is_time=False) for name, label in COUNTS]
+    rows += [_row(label, getattr(before, name), getattr(now, name), is_time=True) for name, label in TIMES]
     heads = "".join(f'<th scope="col" class="n">{head}</th>' for head in ("other run", "this run", "change"))
     return (
         f'<div class="wide compared"><table><thead><tr><th scope="col">figure</th>{heads}</tr></thead>'

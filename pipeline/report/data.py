@@ -113,7 +113,7 @@ CLOCKS = "clocks.txt"
 def read_report(tables: Path) -> Report:
     """Read the contents of a report from the directory that `trace.tables.write_tables` has written."""
     read = {
-        name: _table(tables / name)
+        name: read_table(tables / name)
         for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "losses", "transactions", "nodes")
     }
     nodes = read["nodes"]
@@ -178,7 +178,8 @@ _TIMES = {
 }
 
 
-def _table(directory: Path) -> pa.Table:
+def read_table(directory: Path) -> pa.Table:
+    """Read a table from the Parquet files in its folder."""
     # File by file, because Arrow's functions that read folders, and that group or sort tables, import pandas.
     files = [pq.ParquetFile(path) for path in sorted(directory.glob("*.parquet"))]
     return pa.concat_tables(file.read() for file in files)

@@ -12,6 +12,7 @@ from model.errors import ConfigError
 from pipeline.python_worker import no_search_for_cycles
 from pipeline.report.data import CLOCKS, MISSING, Report, read_report
 from pipeline.report.page import page
+from pipeline.report.windows import write_windows
 from pipeline.trace.alone import events_of, in_right_times, read_trace, write_arrow_tables
 from pipeline.trace.files import other_lines
 from traces.check.words import clock_text
@@ -55,12 +56,13 @@ def write_short_report(
     directory: Path,
     *,
     group: str | None = None,
+    window_s: float | None = None,
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
     """Write the tables and the page of a short trace in this process, with the same figures as `job.write_report`.
 
     Raises:
-        ConfigError: the trace has no event, or the folder cannot be written.
+        ConfigError: the trace has no event, the folder cannot be written, or the windows are too short.
     """
     make_folder(directory)
     with no_search_for_cycles():
@@ -69,6 +71,7 @@ def write_short_report(
         recorded = events_of(trace)
         events, clocks = in_right_times(recorded)
         write_arrow_tables(events, directory / TABLES, group=group, trace=trace if events is recorded else None)
+        write_windows(directory / TABLES, window_s)
         write_notes(directory, "", clocks)
         if others:
             progress(other_lines(others))

@@ -7,9 +7,6 @@ evenness of loads; injected faults.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -17,14 +14,13 @@ from html import escape
 from typing import Any
 
 from model.counted import counted
-from pictures.assets import bundled
 from pipeline.report import charts
 from pipeline.report.charts import both, milliseconds, seconds
 from pipeline.report.compare import compared
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
+from pipeline.report.html import document, table
 from pipeline.report.ownerless import OwnerlessGroup
 from pipeline.report.picture import picture_of
-from pipeline.report.style import STYLE
 from pipeline.report.words import (
     kind_of,
     member_name,
@@ -43,7 +39,6 @@ MOST_FAULTS = 100
 """Maximum number of rows of the list of injected faults."""
 MOST_REDELIVERIES = 200
 """Maximum number of rows of the list of redelivered messages of a group that pops."""
-_SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 
@@ -74,23 +69,7 @@ def page(report: Report, against: Report | None = None) -> str:
         parts.append(f"<p>Not shown: {escape(', '.join(one.group for one in rest))}.</p>")
     parts += [_transactions(report.transactions), _faults(report.faults, report.started_ms), _footer()]
     drawn = [picture_of(one, report.started_ms, report.span_ms) for one in shown]
-    return _document(f"Rebalances of {names}", "".join(parts), drawn)
-
-
-def _document(title: str, body: str, pictures: Sequence[dict[str, Any]]) -> str:
-    """Return the file: it loads nothing, and runs no other script."""
-    # Only "</" could end the element, and any user can choose names of groups and clients.
-    data = json.dumps(pictures, separators=(",", ":")).replace("<", "\\u003c")
-    allowed = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f'<body><main>{body}</main><script type="application/json" id="pictures">{data}</script>'
-        f'<script type="module">{_SCRIPT}</script></body></html>\n'
-    )
+    return document(f"Rebalances of {names}", "".join(parts), drawn)
 
 
 def _damage(report: Report) -> str:
@@ -108,7 +87,7 @@ def _damage(report: Report) -> str:
     return (
         "<h3>Damage</h3>"
         f'<p class="warn">{counted(report.damaged, "stored message")} cannot be read any more: files of brokers are '
-        "damaged or missing.</p>" + _table(("file", "queue", "offsets", "*messages"), cells)
+        "damaged or missing.</p>" + table(("file", "queue", "offsets", "*messages"), cells)
     )
 
 
@@ -121,7 +100,7 @@ def _transactions(rows: Rows) -> str:
         "<h3>Transactions</h3>"
         '<p class="hint">Half messages of producer groups, and their outcomes. A check asks a producer of the group '
         "about a transaction that was not ended; a given-up transaction was sent to an operator's topic.</p>"
-        + _table(("producer group", "*half", "*committed", "*rolled back", "*checks", "*given up"), cells)
+        + table(("producer group", "*half", "*committed", "*rolled back", "*checks", "*given up"), cells)
     )
 
 
@@ -162,7 +141,7 @@ def _ownerless(group: OwnerlessGroup, span_ms: float) -> str:
         parts.append(both(lambda width: charts.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
     if group.queues:
         parts.append("<h3>Redelivered messages</h3>")
-        parts.append(_table(("queue", "to whom", "*messages", "*batches"), cells))
+        parts.append(table(("queue", "to whom", "*messages", "*batches"), cells))
     return f"<section>{''.join(parts)}</section>"
 
 
@@ -226,7 +205,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         "<h3>What happened, ranked by cost</h3>"
         '<p class="hint">Each row is one change and all its effects, joined by their cause and not by time. '
         f"Queues that moved were paused from their old owner's end to the new one's first pull.{more}</p>"
-        + _table(heads, cells)
+        + table(heads, cells)
     )
 
 
@@ -314,7 +293,7 @@ def _moves(rows: Rows, head: str, value: Any) -> str:
         )
         for row in rows
     )
-    return _table(("at", "queue", "from whom to whom", f"*{head}"), cells)
+    return table(("at", "queue", "from whom to whom", f"*{head}"), cells)
 
 
 def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
@@ -352,22 +331,6 @@ def _fairness(rows: Rows, span_ms: float) -> str:
         "overlap, queues between two owners do not count.</p>"
         + both(lambda width: charts.lines([("spread", spread)], [], span_ms, "queues", width, steps=True))
     )
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a head that begins with a star marks a column of numbers."""
-    numbers = [head.startswith("*") for head in heads]
-    names = [head.lstrip("*") for head in heads]
-
-    def cells(tag: str, values: Iterable[str]) -> str:
-        # On a narrow page the cells of a row are below each other, each after its head.
-        return "".join(
-            f'<{tag}{" class=" + chr(34) + "n" + chr(34) if number else ""} data-head="{escape(name)}">{value}</{tag}>'
-            for value, number, name in zip(values, numbers, names, strict=True)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{cells("th", names)}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _footer() -> str:

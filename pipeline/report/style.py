@@ -32,11 +32,13 @@ svg.for-narrow { display: none; }
 svg .bar { fill: var(--accent); opacity: 0.8; }
 .line { fill: none; stroke-width: 1.8; stroke: var(--accent); stroke-linejoin: round; }
 .line.longest { stroke: var(--bad); opacity: 0.6; }
-.line.spread { stroke: var(--warn); }
+.line.spread, .line.other { stroke: var(--warn); }
+.line.bound { stroke-width: 0.8; opacity: 0.6; }
 .key { font-size: 13px; color: var(--soft); margin: 2px 0 6px; }
 .key span { white-space: nowrap; margin-right: 7px; }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px 0 0; }
 .k-orphan { background: var(--bad); } .k-line { background: var(--accent); }
+.k-other { background: var(--warn); }
 footer { margin-top: 56px; border-top: 1px solid var(--line); padding-top: 14px; font-size: 13.5px;
   color: var(--soft); }
 footer dt { font-weight: 600; color: var(--ink); } footer dd { margin: 0 0 8px; max-width: 90ch; }

@@ -5,7 +5,6 @@ For a trace of up to `MOST_EVENTS`, which is held in memory, the start of Spark 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from model.errors import ConfigError
 from model.events import Event, EventKind
@@ -23,6 +21,7 @@ from model.limits import RUN_SEQS
 from pipeline import arrow_arrays
 from pipeline.arrow_arrays import as_numpy, scalar
 from pipeline.trace.files import EVENT_SCHEMA, metadata_of, read_file
+from pipeline.trace.parts import write_whole
 from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
 from traces.figures.clocks.clocks import ClockFault, clocks_of
@@ -121,14 +120,14 @@ def write_arrow_tables(
 
     def write(name: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
         progress(name)
-        _write(directory / name, arrow_arrays.table(rows, schema))
+        write_whole(directory / name, arrow_arrays.table(rows, schema))
 
     progress("events")
     table = _table_of(events) if trace is None else trace
     of_mine = (
         table if group is None else table.filter(pc.is_in(table["group"], value_set=arrow_arrays.texts([group, ""])))
     )
-    _write(directory / "events", of_mine)
+    write_whole(directory / "events", of_mine)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
     for name, row in rows_of(_by_group(own), start_ms, end_ms):
         found[name].append(row)
@@ -142,13 +141,6 @@ def write_arrow_tables(
 
 def _table_of(events: list[Event]) -> pa.Table:
     return arrow_arrays.table(events, EVENT_SCHEMA)
-
-
-def _write(folder: Path, table: pa.Table) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    pq.write_table(table, folder / "part-0.parquet")
 
 
 def _by_group(events: list[Event]) -> Iterator[tuple[str, Iterable[Event]]]:

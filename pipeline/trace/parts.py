@@ -37,6 +37,13 @@ def end_table(folder: Path, names: Iterable[str]) -> None:
     shutil.rmtree(folder / _UNFINISHED)
 
 
+def write_whole(folder: Path, table: pa.Table) -> None:
+    """Write a table that one process has whole to a folder, replacing an older one."""
+    begin_table(folder)
+    pq.write_table(table, folder / _UNFINISHED / "part-0.parquet")
+    end_table(folder, ["part-0.parquet"])
+
+
 class TablePart:
     """One file of a table, while a task writes it."""
 

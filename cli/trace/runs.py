@@ -1,0 +1,66 @@
+"""`rlab report --runs`: several runs in one report, as a page, tables, and the means of their figures as text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.trace.report import make_report, page_of
+from model.errors import ConfigError
+from model.extras import adding
+from process.output import print_json, print_line, print_note, print_table
+
+if TYPE_CHECKING:
+    from pipeline.report.data import Report
+
+
+def report_runs(
+    traces: Sequence[Path],
+    against: Sequence[Path],
+    out: Path,
+    *,
+    group: str | None,
+    window_s: float | None,
+    master: str | None,
+    driver_memory: str,
+    as_json: bool,
+) -> None:
+    """Make the report in the folder `out`, and print it; each of the traces is a run, and so is each of `against`.
+
+    Raises:
+        ConfigError: no trace is given, one is given twice, or as `make_report`.
+    """
+    if not traces:
+        raise ConfigError("--runs needs the trace of each run: rlab report seed-*.jsonl --runs")
+    for path in (*traces, *against):
+        if not path.exists():
+            raise ConfigError(f"there is no trace {path}")
+    try:
+        from pipeline.runs.figures import groups_of, tables_of
+        from pipeline.runs.folder import names_of, write_runs
+        from pipeline.runs.words import HEADS, HEADS_OF_OTHERS, compares, figure_rows
+    except ImportError as error:
+        raise ConfigError(f"a report needs more ({error}): {adding('spark')}") from error
+
+    def write(paths: Sequence[Path], folder: Path) -> Report:
+        return make_report(list(paths), "", folder, group=group, master=master, driver_memory=driver_memory)
+
+    runs = write_runs(
+        *(names_of(traces), out),
+        against=names_of(against),
+        window_s=window_s,
+        group=group,
+        write_report=write,
+        progress=print_note,
+    )
+    if as_json:
+        tables = tables_of(runs)
+        print_json({"page": str(page_of(out)), "runs": tables["runs"], "summary": tables["summary"]})
+        return
+    heads = [*HEADS, *(HEADS_OF_OTHERS if compares(runs) else ())]
+    for each in groups_of(runs):
+        print_table([heads[0], *(f">{head}" for head in heads[1:])], figure_rows(runs, each), title=f"group {each}")
+    if not groups_of(runs):
+        print_line("no member of a group owned a queue in these runs")
+    print_line(f"report: {page_of(out)}")
