@@ -106,6 +106,10 @@ def _examples() -> Iterator[Example]:
     files = sorted(scenarios.glob("*.toml"))
     about = f"{len(files)} complaints of RocketMQ's users, each as a programme for rlab sim."
     yield Example("scenarios", scenarios, about, f"rlab sim {_FOLDER}/scenarios/{files[0].name}")
+    notebooks = SHIPPED / "notebooks"
+    first = min(notebooks.glob("*.ipynb")).name
+    about = "Notebooks of Jupyter: a question about rebalances, answered with runs over seeds."
+    yield Example("notebooks", notebooks, about, f"jupyter lab {_FOLDER}/notebooks/{first}")
     yield Example(
         "java", SHIPPED / "java", "Tests in Java with RocketMQ's client.", f"mvn -f {_FOLDER}/java/pom.xml test"
     )

@@ -66,7 +66,11 @@ _Out = Annotated[Path, typer.Option(metavar="DIR", help="Directory of what --shr
 _Show = Annotated[bool, typer.Option("--show", help="Print the programme, and do not run it.")]
 _Events = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the events of the run to this file, a JSON object a line."),
+    typer.Option(
+        metavar="FILE",
+        help="Write the events of the run to this file, a JSON object a line; with --seeds, of each run to a file in "
+        "this folder.",
+    ),
 ]
 
 
@@ -105,8 +109,12 @@ def sim(
         if wrong_clocks:
             cases = _with_wrong_clocks(cases)
         first = cases[0].programme()  # raises now if the file is wrong, as it would in each case
-        if events is not None and seeds > 1:
-            raise ConfigError("--events is for one seed: name it with --seed, and leave --seeds out")
+        if events is not None and master is not None:
+            raise ConfigError("--events writes files of this machine: leave --master out, and use --jobs")
+        if events is not None and seeds > 1 and events.is_file():
+            raise ConfigError(
+                f"--events {events} is a file; for several seeds name a folder, which gets a file for each"
+            )
         if show:
             from testbed.simulation.engine.text import text_of
 
@@ -118,7 +126,7 @@ def sim(
         if seeds == 1 and master is None:
             failed = run_one(cases[0], file, events, as_json=json)
         else:
-            failed = run_many(cases, file, jobs, master, as_json=json)
+            failed = run_many(cases, file, jobs, master, events, as_json=json)
         if failed and shrink:
             shrink_case(*failed, out)
     if failed:

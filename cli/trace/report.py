@@ -54,7 +54,8 @@ def report(
     runs: Annotated[
         bool,
         typer.Option(
-            "--runs", help="Each trace is a run, for instance of another seed: report means with intervals over the runs."
+            "--runs",
+            help="Each trace is a run, for instance of another seed: report means with intervals over the runs.",
         ),
     ] = False,
     window: Annotated[
@@ -180,9 +181,7 @@ def make_report(
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        made = write_report(
-            *(read, out), group=group, files=traces, missing=missing, window_s=window_s, progress=note
-        )
+        made = write_report(*(read, out), group=group, files=traces, missing=missing, window_s=window_s, progress=note)
     note("done")
     return made
 

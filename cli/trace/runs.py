@@ -1,4 +1,4 @@
-"""`rlab report --runs`: several runs in one report, as a page, tables, and the means of their figures as text or JSON."""
+"""`rlab report --runs`: several runs in one report, with the means of their figures as text or JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The folder of several runs: a report of each run, and the tables and the page of all of them. Without Spark.
 
-    write_runs({"seed-1": [Path("seed-1.jsonl")], "seed-2": [Path("seed-2.jsonl")]}, Path("report"))
-    # report/index.html, report/tables/summary, report/runs/seed-1/index.html, ...
+write_runs({"seed-1": [Path("seed-1.jsonl")], "seed-2": [Path("seed-2.jsonl")]}, Path("report"))
+# report/index.html, report/tables/summary, report/runs/seed-1/index.html, ...
 """
 
 from __future__ import annotations

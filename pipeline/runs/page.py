@@ -33,7 +33,9 @@ def page(runs: Sequence[Run], tables: dict[str, Rows], window_ms: float) -> str:
     n = {side: sum(run.side == side for run in runs) for side in (THIS, OTHER)}
     against = f", compared with {counted(n[OTHER], 'other run')}" if n[OTHER] else ""
     lost = [run.name for run in runs if run.report.lost or run.report.missing or run.report.clocks]
-    noted = f' <span class="warn">Of these runs events are missing, or clocks were wrong: {escape(", ".join(lost))}.</span>'
+    noted = (
+        f' <span class="warn">Of these runs events are missing, or clocks were wrong: {escape(", ".join(lost))}.</span>'
+    )
     parts = [
         f"<h1>What rebalances cost in {counted(n[THIS], 'run')}</h1>",
         f'<p class="soft">{escape(", ".join(groups)) or "No group owned a queue"}{against}. Intervals have the mean '
@@ -69,7 +71,7 @@ def _over_time(rows: Rows, group: str, window_ms: float) -> Iterator[str]:
                     series.append((style, points))
         if any(value for _, points in series for _, value in points):
             span_ms = max(at for _, points in series for at, _ in points) + window_ms
-            yield f'<h4>{title}</h4>{_drawn(series, span_ms, unit)}'
+            yield f"<h4>{title}</h4>{_drawn(series, span_ms, unit)}"
 
 
 def _drawn(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], span_ms: float, unit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,18 +25,21 @@ REPORT_EVERY = 50
 """Seeds of a sweep between two lines of progress."""
 
 
+def run_traced(case: Case, events: Path) -> Outcome:
+    """Run a case, and write its events to a file; to `seed-7.jsonl` in it, for the seed 7, if it is a folder."""
+    file = events / f"seed-{case.seed}.jsonl" if events.is_dir() else events
+    with file.open("wb") as target:
+
+        def write(event: Event) -> None:
+            target.write(encode_events([event]))
+
+        return run_programme(case.programme(), watch=write)
+
+
 def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> Failed | None:
     """Run a case, write its events to the file `events` if given, and print its outcome; returns both if it failed."""
     programme, repeat = case.programme(), repeat_command(case, file)
-    if events is None:
-        outcome = run_programme(programme)
-    else:
-        with events.open("wb") as target:
-
-            def write(event: Event) -> None:
-                target.write(encode_events([event]))
-
-            outcome = run_programme(programme, watch=write)
+    outcome = run_programme(programme) if events is None else run_traced(case, events)
     if as_json:
         print_json({"programme": programme.name, "ok": outcome.ok, "again": repeat, "outcome": outcome})
     else:
@@ -44,10 +48,18 @@ def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool)
     return None if outcome.ok else (case, outcome)
 
 
-def run_many(cases: list[Case], file: str | None, jobs: int, master: str | None, *, as_json: bool) -> Failed | None:
-    """Run cases in processes, or on Spark if `master` is given, and print a summary; returns the first that failed."""
+def run_many(
+    cases: list[Case], file: str | None, jobs: int, master: str | None, events: Path | None = None, *, as_json: bool
+) -> Failed | None:
+    """Run cases in processes, or on Spark if `master` is given, and print a summary; returns the first that failed.
+
+    In processes, the events of each case are written to a file in the folder `events`, which is made if it is missing.
+    """
+    if events is not None:
+        events.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        outcomes = sweep(cases, jobs)  # a generator: nothing runs yet
+        # A generator: nothing runs yet.
+        outcomes = sweep(cases, jobs) if events is None else sweep(cases, jobs, partial(run_traced, events=events))
         if master is not None:
             from pipeline.spark.session import spark_session
             from testbed.runs.on_spark import sweep_on_spark

@@ -14,6 +14,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from process.output import print_line
 from tests.compat.checkout import ROOT
 
 
@@ -47,7 +48,7 @@ def environment_with(version: str) -> Path:
 
 def main(arguments: Sequence[str]) -> int:
     version = oldest_pyspark()
-    print(f"pyspark {version}, the oldest that pyproject.toml allows", flush=True)
+    print_line(f"pyspark {version}, the oldest that pyproject.toml allows")
     python = environment_with(version)
     archive = [python, "-m", "rlab.pipeline.spark.make_archive"]
     subprocess.run(archive, cwd=ROOT, check=True)

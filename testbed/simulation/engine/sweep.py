@@ -7,7 +7,7 @@ same everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -46,14 +46,14 @@ def run_case(case: Case) -> Outcome:
     return run_programme(case.programme())
 
 
-def sweep(cases: Sequence[Case], processes: int = 1) -> Iterator[Outcome]:
-    """Run cases, and yield their outcomes in the order of the cases."""
+def sweep(cases: Sequence[Case], processes: int = 1, run: Callable[[Case], Outcome] = run_case) -> Iterator[Outcome]:
+    """Run cases, and yield their outcomes in the order of the cases; other processes get `run` as a pickle."""
     if processes == 1:
-        yield from map(run_case, cases)
+        yield from map(run, cases)
         return
     # Spawned and not forked: the caller may have threads and an event loop.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
-        yield from pool.map(run_case, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
+        yield from pool.map(run, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
 
 
 def _be_quiet() -> None:

@@ -49,6 +49,15 @@ def test_a_programme_of_a_file_is_run_and_its_events_are_written(small: Path, tm
     assert json.loads(lines[0])["kind"]
 
 
+def test_the_events_of_several_seeds_are_a_file_for_each(small: Path, tmp_path: Path) -> None:
+    folder, alone = tmp_path / "traces", tmp_path / "alone.jsonl"
+    done = CliRunner().invoke(app, ["sim", str(small), "--seeds", "2", "--jobs", "2", "--events", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in folder.iterdir()) == ["seed-3.jsonl", "seed-4.jsonl"]
+    assert CliRunner().invoke(app, ["sim", str(small), "--seed", "4", "--events", str(alone)]).exit_code == 0
+    assert (folder / "seed-4.jsonl").read_bytes() == alone.read_bytes()
+
+
 def test_a_run_that_breaks_a_promise_has_exit_code_1(small: Path) -> None:
     done = CliRunner().invoke(app, ["sim", str(small), "--quirk", "OVERLAPPING_HANDOVER"])
     assert done.exit_code == 1
@@ -81,7 +90,8 @@ def test_a_drawn_programme_is_shown_as_a_file_that_can_be_run(tmp_path: Path) ->
         (["--kind", "nothing"], "error: no kind 'nothing'; there are plain, order, pop, power, calm, transactions"),
         (["no-such-file"], "error: there is no programme no-such-file"),
         (["{small}", "--kind", "pop"], "error: --kind is for drawn programmes; leave it out, or the file"),
-        (["--seeds", "2", "--events", "x"], "error: --events is for one seed: name it with --seed"),
+        (["--seeds", "2", "--events", "{small}"], "is a file; for several seeds name a folder"),
+        (["--events", "x", "--master", "local"], "error: --events writes files of this machine: leave --master out"),
         (["{bad}"], "bad.toml: not a programme: "),
     ],
 )
