@@ -55,7 +55,7 @@ def report(
         bool,
         typer.Option(
             "--runs",
-            help="Each trace is a run, for instance of another seed: report means with intervals over the runs.",
+            help="Each trace, or each file in a folder of JSON Lines, is a run: report means and their intervals.",
         ),
     ] = False,
     window: Annotated[
@@ -91,7 +91,7 @@ def report(
 
     Example: rlab report tuned.jsonl --against before.jsonl
 
-    Example: rlab report seed-*.jsonl --runs
+    Example: rlab report traces --runs
     """
     if runs:
         from cli.trace.runs import report_runs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,14 @@ def report_runs(
 ) -> None:
     """Make the report in the folder `out`, and print it; each of the traces is a run, and so is each of `against`.
 
+    A folder with files of JSON Lines, as of `rlab sim --seeds`, has a run in each of these files.
+
     Raises:
         ConfigError: no trace is given, one is given twice, or as `make_report`.
     """
     if not traces:
-        raise ConfigError("--runs needs the trace of each run: rlab report seed-*.jsonl --runs")
-    for path in (*traces, *against):
-        if not path.exists():
-            raise ConfigError(f"there is no trace {path}")
+        raise ConfigError("--runs needs the trace of each run: rlab report traces --runs")
+    traces, against = list(_each(traces)), list(_each(against))
     try:
         from pipeline.runs.figures import groups_of, tables_of
         from pipeline.runs.folder import names_of, write_runs
@@ -64,3 +64,11 @@ def report_runs(
     if not groups_of(runs):
         print_line("no member of a group owned a queue in these runs")
     print_line(f"report: {page_of(out)}")
+
+
+def _each(traces: Sequence[Path]) -> Iterator[Path]:
+    """Yield the trace of each run."""
+    for path in traces:
+        if not path.exists():
+            raise ConfigError(f"there is no trace {path}")
+        yield from sorted(path.glob("*.jsonl")) or [path]

@@ -6,6 +6,7 @@ It has none of the additions of IPython: a notebook of this project is plain Pyt
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -20,12 +21,13 @@ def show(value: object) -> None:
         print_line(str(value))
 
 
-def run(notebook: Path) -> None:
+async def run(name: str, cells: list[dict[str, Any]]) -> None:
+    """Run all cells; in an event loop that runs, as there is one in the thread of Jupyter."""
     names: dict[str, Any] = {"__name__": "__main__", "_show": show}
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+    for cell in cells:
         if cell["cell_type"] != "code":
             continue
-        source, place = "".join(cell["source"]), f"{notebook.name}, cell {cell['id']}"
+        source, place = "".join(cell["source"]), f"{name}, cell {cell['id']}"
         tree = ast.parse(source, place)
         last = tree.body[-1]
         if isinstance(last, ast.Expr) and not source.rstrip().endswith(";"):
@@ -35,4 +37,5 @@ def run(notebook: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    file = Path(sys.argv[1])
+    asyncio.run(run(file.name, json.loads(file.read_text(encoding="utf-8"))["cells"]))

@@ -45,12 +45,17 @@ def test_runs_are_compared_and_are_a_document(traces: list[str], tmp_path: Path)
     assert means["other", "moves"] == document["runs"][1]["moves"] > 4
 
 
+def test_each_file_in_a_folder_is_a_run(traces: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--runs", "--out", str(tmp_path / "out"), "--json"])
+    assert [run["run"] for run in json.loads(done.stdout)["runs"]] == [Path(trace).stem for trace in traces]
+
+
 def test_what_makes_no_sense_is_one_line(traces: list[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "out")]
     nothing = CliRunner().invoke(app, ["report", "--runs", *out])
     assert (nothing.exit_code, nothing.stderr) == (
         2,
-        "error: --runs needs the trace of each run: rlab report seed-*.jsonl --runs\n",
+        "error: --runs needs the trace of each run: rlab report traces --runs\n",
     )
     gone = CliRunner().invoke(app, ["report", traces[0], "gone.jsonl", "--runs", *out])
     assert gone.stderr == "error: there is no trace gone.jsonl\n"
