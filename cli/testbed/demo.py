@@ -145,7 +145,7 @@ def _print(result: DemoResult, *, as_json: bool) -> None:
 
 def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     """Make the report of the finished run, and print its path."""
-    from cli.trace.report import make_report, page_of
+    from cli.trace.make_report import make_report, page_of
     from model.errors import RlabError
 
     try:

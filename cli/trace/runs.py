@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.trace.report import make_report, page_of
+from cli.trace.make_report import make_report, page_of
 from model.errors import ConfigError
 from model.extras import adding
 from process.output import print_json, print_line, print_note, print_table
@@ -39,7 +39,7 @@ def report_runs(
     try:
         from pipeline.runs.figures import groups_of, tables_of
         from pipeline.runs.folder import names_of, write_runs
-        from pipeline.runs.words import HEADS, HEADS_OF_OTHERS, compares, figure_rows
+        from pipeline.runs.words import figure_rows, heads_of
     except ImportError as error:
         raise ConfigError(f"a report needs more ({error}): {adding('spark')}") from error
 
@@ -58,9 +58,9 @@ def report_runs(
         tables = tables_of(runs)
         print_json({"page": str(page_of(out)), "runs": tables["runs"], "summary": tables["summary"]})
         return
-    heads = [*HEADS, *(HEADS_OF_OTHERS if compares(runs) else ())]
+    first, *others = heads_of(runs)
     for each in groups_of(runs):
-        print_table([heads[0], *(f">{head}" for head in heads[1:])], figure_rows(runs, each), title=f"group {each}")
+        print_table([first, *(f">{head}" for head in others)], figure_rows(runs, each), title=f"group {each}")
     if not groups_of(runs):
         print_line("no member of a group owned a queue in these runs")
     print_line(f"report: {page_of(out)}")

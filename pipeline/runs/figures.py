@@ -5,7 +5,7 @@
     windows          a run, group and window: the rows of the run's table `windows`
     windows_summary  a group, window and figure: mean and interval over the runs that lasted until then
 
-If runs are compared with others, the column `side` tells them apart: `this`, or `other` for those of `--against`.
+If runs are compared with others, the column `side` has `this` for the former and `other` for the latter.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCHEMAS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ReportedRun:
     """One run: its name, the contents of its report, and the rows of its table `windows`."""
 
     side: str
@@ -60,7 +60,7 @@ class Run:
     windows: Rows
 
 
-def tables_of(runs: Sequence[Run]) -> dict[str, Rows]:
+def tables_of(runs: Sequence[ReportedRun]) -> dict[str, Rows]:
     """Return the rows of all tables."""
     return {
         "runs": list(_runs(runs)),
@@ -70,7 +70,7 @@ def tables_of(runs: Sequence[Run]) -> dict[str, Rows]:
     }
 
 
-def values_of(runs: Iterable[Run], side: str, group: str, figure: str) -> list[float]:
+def values_of(runs: Iterable[ReportedRun], side: str, group: str, figure: str) -> list[float]:
     """Return a figure of a group in each run of one side that has it, in the order of the runs."""
     found = (
         getattr(section.totals, figure)
@@ -82,12 +82,12 @@ def values_of(runs: Iterable[Run], side: str, group: str, figure: str) -> list[f
     return [float(value) for value in found if value is not None]
 
 
-def groups_of(runs: Iterable[Run]) -> list[str]:
+def groups_of(runs: Iterable[ReportedRun]) -> list[str]:
     """Return the groups of some runs that owned queues, by name."""
     return sorted({section.totals.group for run in runs for section in run.report.groups})
 
 
-def _runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+def _runs(runs: Iterable[ReportedRun]) -> Iterator[dict[str, Any]]:
     for run in runs:
         report = run.report
         for section in report.groups:
@@ -95,7 +95,7 @@ def _runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
             yield of_run | {"events": report.events, "lost_events": report.lost} | asdict(section.totals)
 
 
-def _summary(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def _summary(runs: Sequence[ReportedRun]) -> Iterator[dict[str, Any]]:
     for side in (THIS, OTHER):
         for group in groups_of(run for run in runs if run.side == side):
             for figure in FIGURES:
@@ -105,7 +105,7 @@ def _summary(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
                     yield {"side": side, "group": group, "figure": figure} | asdict(mean_interval(values)) | extremes
 
 
-def _windows_summary(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+def _windows_summary(runs: Iterable[ReportedRun]) -> Iterator[dict[str, Any]]:
     values: dict[tuple[str, str, int, float, str], list[float]] = {}
     for run in runs:
         for row in run.windows:

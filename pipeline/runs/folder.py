@@ -1,7 +1,7 @@
 """The folder of several runs: a report of each run, and the tables and the page of all of them. Without Spark.
 
 write_runs({"seed-1": [Path("seed-1.jsonl")], "seed-2": [Path("seed-2.jsonl")]}, Path("report"))
-# report/index.html, report/tables/summary, report/runs/seed-1/index.html, ...
+# a page, the folder `tables`, which has `summary` and others, and the folder `runs` with the report of each run
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline import arrow_arrays
 from pipeline.report.data import Report
 from pipeline.report.folder import PAGE, TABLES, make_folder, write_short_report
 from pipeline.report.windows import time_of, window_of, windows_of
-from pipeline.runs.figures import OTHER, SCHEMAS, THIS, Run, tables_of
+from pipeline.runs.figures import OTHER, SCHEMAS, THIS, ReportedRun, tables_of
 from pipeline.runs.page import RUN_FOLDERS, page
 from pipeline.trace.parts import write_whole
 
@@ -23,7 +23,7 @@ MOST_RUNS = 1_000
 
 
 def names_of(traces: Sequence[Path]) -> dict[str, list[Path]]:
-    """Return a name for each trace of a run: the name of the file, preceded by that of its folder if two are equal.
+    """Return a name for each trace of a run: the name of the file, preceded by the name of its folder if two are equal.
 
     Raises:
         ConfigError: a trace is there twice, or there are more than `MOST_RUNS`.
@@ -60,8 +60,8 @@ def write_runs(
     group: str | None = None,
     write_report: Callable[[Sequence[Path], Path], Report] | None = None,
     progress: Callable[[str], object] = lambda step: None,
-) -> list[Run]:
-    """Write a report of each run, then the tables and the page of all; returns the runs, those of `against` last.
+) -> list[ReportedRun]:
+    """Write a report of each run, then the tables and the page of all; returns them, the runs of `against` last.
 
     `runs` has the traces of each run by its name, which becomes the name of a folder; `against` has runs to compare
     them with. `window_s` is the length of the windows of the tables, and the same for all runs; by default the longest
@@ -87,7 +87,7 @@ def write_runs(
     found = []
     for side, name, folder, report in reports:
         windows = windows_of(folder / TABLES, *time_of(folder / TABLES), window_ms)
-        found.append(Run(side=side, name=name, report=report, windows=windows.to_pylist()))
+        found.append(ReportedRun(side=side, name=name, report=report, windows=windows.to_pylist()))
     tables = tables_of(found)
     for table, rows in tables.items():
         schema = SCHEMAS[table]

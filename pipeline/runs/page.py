@@ -11,8 +11,8 @@ from pipeline.report import charts
 from pipeline.report.charts import both, milliseconds
 from pipeline.report.data import Rows
 from pipeline.report.html import document, table
-from pipeline.runs.figures import OTHER, THIS, Run, groups_of
-from pipeline.runs.words import HEADS, HEADS_OF_OTHERS, compares, figure_rows
+from pipeline.runs.figures import OTHER, THIS, ReportedRun, groups_of
+from pipeline.runs.words import figure_rows, heads_of
 
 RUN_FOLDERS = {THIS: "runs", OTHER: "other-runs"}
 """The folders with the reports of the runs, beside the page."""
@@ -27,7 +27,7 @@ _OVER_TIME = (
 )
 
 
-def page(runs: Sequence[Run], tables: dict[str, Rows], window_ms: float) -> str:
+def page(runs: Sequence[ReportedRun], tables: dict[str, Rows], window_ms: float) -> str:
     """Return the whole file, from the runs and their `figures.tables_of`."""
     groups = groups_of(runs)
     n = {side: sum(run.side == side for run in runs) for side in (THIS, OTHER)}
@@ -51,8 +51,8 @@ def page(runs: Sequence[Run], tables: dict[str, Rows], window_ms: float) -> str:
     return document(f"Rebalances of {counted(len(runs), 'run')}", "".join(parts), [])
 
 
-def _figures(runs: Sequence[Run], group: str) -> str:
-    first, *others = [*HEADS, *(HEADS_OF_OTHERS if compares(runs) else ())]
+def _figures(runs: Sequence[ReportedRun], group: str) -> str:
+    first, *others = heads_of(runs)
     return table([first, *(f"*{head}" for head in others)], figure_rows(runs, group))
 
 
@@ -78,10 +78,10 @@ def _drawn(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], span_ms:
     return both(lambda width: charts.lines(series, [], span_ms, unit, width, steps=True))
 
 
-def _runs(runs: Sequence[Run]) -> str:
+def _runs(runs: Sequence[ReportedRun]) -> str:
     heads = ("run", "side", "*length", "*events", "*missing events", "*moves", "*without an owner", "*came twice")
 
-    def row(run: Run) -> list[str]:
+    def row(run: ReportedRun) -> list[str]:
         totals = [section.totals for section in run.report.groups]
         return [
             f'<a href="{RUN_FOLDERS[run.side]}/{quote(run.name)}/index.html">{escape(run.name)}</a>',

@@ -6,36 +6,45 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.report.charts import milliseconds
 from pipeline.report.compare import COUNTS, TIMES
-from pipeline.runs.figures import OTHER, THIS, Run, values_of
+from pipeline.runs.figures import OTHER, THIS, ReportedRun, values_of
 from pipeline.runs.interval import MeanInterval, difference, mean_interval
 
-HEADS = ("figure", "runs", "mean", "95 % interval", "least to largest")
-HEADS_OF_OTHERS = ("other mean", "other interval", "change", "interval of the change")
-"""Further heads if the runs are compared with others."""
+HEADS = ("figure", "runs", "mean", "95 % interval")
+EXTREMES = ("least to largest",)
+"""A further head if the runs are not compared with others."""
+OF_OTHERS = ("other mean", "other interval", "change", "interval of the change")
+"""Further heads if they are."""
 
 
-def compares(runs: Sequence[Run]) -> bool:
+def compares(runs: Sequence[ReportedRun]) -> bool:
     """Whether there are other runs to compare with."""
     return any(run.side == OTHER for run in runs)
 
 
-def figure_rows(runs: Sequence[Run], group: str) -> Iterator[list[str]]:
-    """Yield the cells of each figure of a group, below `HEADS` and, if there are other runs, `HEADS_OF_OTHERS`."""
+def heads_of(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the heads of the cells of `figure_rows`."""
+    return [*HEADS, *(OF_OTHERS if compares(runs) else EXTREMES)]
+
+
+def figure_rows(runs: Sequence[ReportedRun], group: str) -> Iterator[list[str]]:
+    """Yield the cells of each figure of a group, below `heads_of` the runs."""
     for names, text in ((COUNTS, _count), (TIMES, _time)):
         for name, label in names:
             now, before = (values_of(runs, side, group, name) for side in (THIS, OTHER))
             cells = [label, *_cells(now, text)]
             if compares(runs):
-                cells += [*_cells(before, text)[1:3], *_change(now, before)]
+                cells += [*_cells(before, text)[1:], *_change(now, before)]
+            else:
+                cells.append(f"{text(min(now))} to {text(max(now))}" if now else "-")
             yield cells
 
 
 def _cells(values: Sequence[float], text: Callable[[float], str]) -> list[str]:
-    """Return number, mean, interval and extremes of a figure."""
+    """Return the number of runs that have a figure, its mean and the interval."""
     if not values:
-        return ["0", "-", "-", "-"]
+        return ["0", "-", "-"]
     mean = mean_interval(values)
-    return [f"{mean.n:,}", text(mean.mean), _interval(mean, text), f"{text(min(values))} to {text(max(values))}"]
+    return [f"{mean.n:,}", text(mean.mean), _interval(mean, text)]
 
 
 def _interval(mean: MeanInterval, text: Callable[[float], str]) -> str:

@@ -16,7 +16,7 @@ from pipeline.source.options import SELECTIONS
 from pipeline.source.progress import committed_progress
 from tests.spark.refusals import refusal
 from tests.spark.spark_cluster import ClusterProcesses
-from tests.unit.pipeline.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
+from tests.spark.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 

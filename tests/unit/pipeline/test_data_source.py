@@ -20,7 +20,7 @@ from pipeline.source.options import OPTIONS as OPTIONS_OF_SOURCE
 from pipeline.source.options import SELECTIONS
 from pipeline.source.reader import BatchReader, PushingReader
 from pipeline.source.stream import StreamReader
-from tests.unit.pipeline.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
+from tests.spark.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
 
 
 def reader(**more: str) -> DataSourceReader:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.trace.report import SHORT_TRACE_BYTES, is_short, print_report, report_document
+from cli.trace.report import print_report, report_document
 from pipeline.report.data import read_report
 from tests.unit.pipeline.report.report_tables import write
 
@@ -24,19 +23,6 @@ def test_a_cluster_that_does_not_answer_is_one_line_before_spark_starts(tmp_path
     done = CliRunner().invoke(app, ["report", "--namesrv", "127.0.0.1:1", "--out", str(tmp_path / "out")])
     assert done.exit_code == 1
     assert done.stderr.startswith("error: no name server answers")
-
-
-def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_folder_or_more_of_them_is_none(
-    tmp_path: Path,
-) -> None:
-    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_bytes(b"")
-    os.truncate(first, SHORT_TRACE_BYTES)
-    second.write_bytes(b"{}")
-    assert is_short([first])
-    assert not is_short([first, second])
-    assert not is_short([second, tmp_path])
-    assert not is_short([])
 
 
 def test_a_report_is_reported_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.report.data import read_report
 from pipeline.report.windows import time_of, windows_of
-from pipeline.runs.figures import THIS, Run
+from pipeline.runs.figures import THIS, ReportedRun
 from testbed.runs.runs import run_traced
 from testbed.simulation.engine.sweep import Case
 from tests.unit.pipeline.report.report_tables import write
@@ -36,14 +36,14 @@ def simulated_trace(path: Path, *, seed: int) -> Path:
     return path
 
 
-def made_runs(folder: Path, totals: Sequence[dict[str, Any]], side: str = THIS) -> list[Run]:
+def made_runs(folder: Path, totals: Sequence[dict[str, Any]], side: str = THIS) -> list[ReportedRun]:
     """A run for each of these totals, which are otherwise those of the same made-up trace."""
     tables = write(folder / side)
     report = read_report(tables)
     windows = windows_of(tables, *time_of(tables), 5_000).to_pylist()
     [group] = report.groups
     return [
-        Run(
+        ReportedRun(
             side=side,
             name=f"seed-{number}",
             report=replace(report, groups=[replace(group, totals=replace(group.totals, **each))]),

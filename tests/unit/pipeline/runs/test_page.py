@@ -3,12 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.runs.figures import OTHER, Run, tables_of
+from pipeline.runs.figures import OTHER, ReportedRun, tables_of
 from pipeline.runs.page import MOST_GROUPS, page
 from tests.unit.pipeline.runs.runs import made_runs
 
 
-def renamed(run: Run, name: str) -> Run:
+def renamed(run: ReportedRun, name: str) -> ReportedRun:
     [group] = run.report.groups
     return replace(run, report=replace(run.report, groups=[replace(group, totals=replace(group.totals, group=name))]))
 

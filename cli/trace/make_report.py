@@ -1,0 +1,92 @@
+"""Makes the report of a trace in a folder: in this process if the trace is short, else with Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.errors import ConfigError
+from model.extras import adding
+from process.output import print_note
+
+if TYPE_CHECKING:
+    from pipeline.report.data import Report
+
+AGAINST = "against"
+"""The folder, inside a report's, of the run that it is compared with."""
+SHORT_TRACE_BYTES = 30_000_000
+"""A hundred thousand events: measured faster without Java's second compiler; larger traces were not measured."""
+
+
+def make_report(
+    traces: list[Path],
+    name_servers: str,
+    out: Path,
+    *,
+    group: str | None = None,
+    against: Sequence[Path] = (),
+    window_s: float | None = None,
+    master: str | None = None,
+    driver_memory: str = "1g",
+    missing: str = "",
+) -> Report:
+    """Make a report in the folder `out`, with progress on stderr; without `traces` the topic SYS_TRACE is read.
+
+    `missing` names the part of the topic that cannot be read.
+    With traces of another run `against` it, the page compares both; the report of that run is in a folder of its own.
+
+    Raises:
+        ConfigError: pyspark, Java or a trace is missing, a trace has no events, or the windows are too short.
+    """
+    if against:
+        make = partial(make_report, group=group, window_s=window_s, master=master, driver_memory=driver_memory)
+        before = make(list(against), "", out / AGAINST)
+        make(traces, name_servers, out, missing=missing)
+        from pipeline.report.folder import write_page
+
+        return write_page(out, before)
+    for path in traces:
+        if not path.exists():
+            raise ConfigError(f"there is no trace {path}")
+    started = time.perf_counter()
+
+    def note(step: str) -> None:
+        print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
+
+    try:
+        from pipeline.report.folder import write_short_report
+        from pipeline.trace.alone import is_for_one_process
+
+        if traces and master is None and is_for_one_process(traces):
+            made = write_short_report(traces, out, group=group, window_s=window_s, progress=note)
+            note("done")
+            return made
+        from pipeline.report.job import write_report
+        from pipeline.spark.session import SHORT_JOB, spark_session
+        from pipeline.trace.source import read_files, read_topic
+    except ImportError as error:
+        raise ConfigError(f"a report needs more ({error}): {adding('spark', 'spark-jdk')}") from error
+    note("Spark starts")
+    options = SHORT_JOB if is_short(traces) else ""
+    with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
+        read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
+        made = write_report(*(read, out), group=group, files=traces, missing=missing, window_s=window_s, progress=note)
+    note("done")
+    return made
+
+
+def is_short(traces: list[Path]) -> bool:
+    """Whether a report of these files takes only seconds; False for a folder or a topic, whose size is unknown."""
+    if not traces or not all(path.is_file() for path in traces):
+        return False
+    return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
+
+
+def page_of(out: Path) -> Path:
+    """Path of the page of a report."""
+    from pipeline.report.folder import PAGE
+
+    return (out / PAGE).resolve()
