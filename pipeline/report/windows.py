@@ -109,7 +109,8 @@ def windows_of(tables: Path, start_ms: float, span_ms: float, window_ms: float) 
 
 def _sums(places: _Column, values: _Column, count: int, kind: pa.DataType) -> list[float]:
     sums = np.bincount(places, values, minlength=count)
-    return (sums if pa.types.is_floating(kind) else np.rint(sums).astype(np.int64)).tolist()
+    found: list[float] = (sums if pa.types.is_floating(kind) else np.rint(sums).astype(np.int64)).tolist()
+    return found
 
 
 def _delivered(delivery: pa.Table, places: list[int], count: int) -> tuple[list[int], list[Any], list[Any]]:

@@ -39,7 +39,7 @@ def environment_with(version: str) -> Path:
     # files in it, by which Python finds this tree, are not read.
     ours = [entry for entry in sys.path if entry.endswith("site-packages")]
     packages.joinpath("ours.pth").write_text(f"import site; list(map(site.addsitedir, {ours!r}))\n", encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
     if subprocess.run([*pip, "install", f"pyspark=={version}"], check=False).returncode:
         raise SystemExit(f"pyspark {version} could not be installed: see the message of pip")
     is_whole.touch()
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     python = environment_with(version)
     archive = [python, "-m", "rlab.pipeline.spark.make_archive"]
     subprocess.run(archive, cwd=ROOT, check=True)
-    return subprocess.run([python, "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False).returncode
+    return subprocess.run([str(python), "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_a_notebook_runs_and_ends_with_its_result(notebook: Path, tmp_path: Path
     assert long in text
     (tmp_path / notebook.name).write_text(text.replace(long, short), encoding="utf-8")
     env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", RUNNER, notebook.name]
+    command = [sys.executable, "-W", "error", str(RUNNER), notebook.name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert re.fullmatch(LAST_LINES[notebook.stem], done.stdout.splitlines()[-1]), done.stdout
