@@ -49,10 +49,12 @@ def environment_with(version: str) -> Path:
 def main(arguments: Sequence[str]) -> int:
     version = oldest_pyspark()
     print_line(f"pyspark {version}, the oldest that pyproject.toml allows")
-    python = environment_with(version)
+    python = str(environment_with(version))
     archive = [python, "-m", "rlab.pipeline.spark.make_archive"]
     subprocess.run(archive, cwd=ROOT, check=True)
-    return subprocess.run([str(python), "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False).returncode
+    return subprocess.run(
+        [python, "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False
+    ).returncode
 
 
 if __name__ == "__main__":

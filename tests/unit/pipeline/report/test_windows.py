@@ -8,7 +8,7 @@ import pytest
 
 from model.errors import ConfigError
 from pipeline.report.windows import COSTS, WINDOWS, time_of, window_of, windows_of, write_windows
-from pipeline.trace.alone import read_events, write_tables
+from pipeline.trace.alone import read_events, write_arrow_tables
 from tests.unit.pipeline.report.report_tables import write
 from tests.unit.pipeline.runs.runs import simulated_trace
 
@@ -27,7 +27,7 @@ def sums(found: Iterable[dict[str, float]], *names: str) -> dict[str, float]:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a run in which a member is killed."""
     folder = tmp_path_factory.mktemp("run")
-    return write_tables(read_events([simulated_trace(folder / "trace.jsonl", seed=1)])[0], folder)
+    return write_arrow_tables(read_events([simulated_trace(folder / "trace.jsonl", seed=1)])[0], folder)
 
 
 def test_what_moves_is_in_the_window_of_its_time_and_quiet_windows_have_rows_too(tmp_path: Path) -> None:
