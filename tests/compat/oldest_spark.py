@@ -52,9 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     python = str(environment_with(version))
     archive = [python, "-m", "rlab.pipeline.spark.make_archive"]
     subprocess.run(archive, cwd=ROOT, check=True)
-    return subprocess.run(
-        [python, "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False
-    ).returncode
+    return subprocess.run([python, "-m", "pytest", *(arguments or ["tests/spark"])], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
