@@ -45,8 +45,8 @@ from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
-from remoting.security.tls_mismatch import answers_plain_frames, is_refusal, uses_tls
-from remoting.security.trust import client_context, tls_reason
+from remoting.security.tls_mismatch import answers_plain_frames, is_refusal, refuses_certificate, uses_tls
+from remoting.security.trust import TLS_CERT, client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
@@ -71,7 +71,8 @@ class WireConnection:
 
     Raises:
         ConnectFailed: the connection cannot be opened in time.
-        ConfigError: a file of `access` cannot be used, or one side has TLS and the other does not.
+        ConfigError: a file of `access` cannot be used, one side has TLS and the other does not, or one refuses the
+            certificate of the other.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class WireConnection:
         self._has_answered = False
         self._timeout_s = timeout_s
         self._pid = os.getpid()
-        environment = access.environment()  # read before there is a socket to close
+        self._environment = environment = access.environment()  # read before there is a socket to close
         tls, key = client_context(environment), key_of(environment)
         self._has_tls = tls is not None
         try:
@@ -194,9 +195,21 @@ class WireConnection:
             return RequestTimeout(f"{self.address} did not answer within {self._timeout_s} s")
         if is_refusal(error):  # with TLS 1.3, a server refuses the certificate of a client after the handshake
             return ConfigError(f"{self.address} has ended the connection: {tls_reason(error)}; {_TLS_HINT}")
-        if not self._has_answered and not self._has_tls and uses_tls(self.address, self._timeout_s):
-            return ConfigError(f"{self.address} uses TLS, and this client does not: {_TLS_HINT}")
+        mismatch = "" if self._has_answered else self._mismatch()
+        if mismatch:
+            return ConfigError(f"{self.address} {mismatch}: {_TLS_HINT}")
         return ConnectionLost(f"the connection to {self.address} broke: {error}")
+
+    def _mismatch(self) -> str:
+        """Return what the server demands of TLS that this client does not do; empty if nothing is known."""
+        if not self._has_tls:
+            return "uses TLS, and this client does not" if uses_tls(self.address, self._timeout_s) else ""
+        context = client_context(self._environment)
+        if context is None or not refuses_certificate(self.address, context, self._timeout_s):
+            return ""
+        if self._environment.get(TLS_CERT):
+            return "refuses the certificate that this client shows"
+        return "asks its clients for a certificate, and this client shows none"
 
 
 def _tls_failed(address: str, error: OSError, timeout_s: float) -> RlabError:

@@ -1,8 +1,12 @@
-"""Finds out whether a server uses TLS, after a connection of the other kind has failed. Blocking.
+"""Finds out after a failed connection whether a server uses TLS, and whether it asks for a certificate. Blocking.
 
 A server with TLS closes a connection that begins with a plain frame, and a server without it a connection that begins
 with a greeting of TLS: to the client, both look like a server that stops. So the client connects once more, in the
 other way. Nothing secret is sent, and no answer is trusted: the result is for the text of an error.
+
+With TLS 1.3 a server judges the certificate of a client when the client's handshake has ended, and asyncio closes the
+connection without the alert. With TLS 1.2 this is a part of the handshake, so a server whose handshake fails only with
+TLS 1.2 refuses the certificate, or the lack of one.
 
 It needs nothing but the codec and the standard library, because processes of Spark have nothing else of ours.
 """
@@ -46,6 +50,23 @@ def answers_plain_frames(address: str, timeout_s: float) -> bool:
     except OSError:
         return False
     return len(start) == LENGTH_BYTES and int.from_bytes(start, "big") <= MAX_FRAME_BYTES
+
+
+def refuses_certificate(address: str, context: ssl.SSLContext, timeout_s: float) -> bool:
+    """Whether the server at `host:port` asks for a certificate, and refuses what this context of a client shows.
+
+    False if it does not answer in time. The context is changed, and of no further use.
+    """
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        with socket.create_connection(parse_address(address), min(timeout_s, MAX_PROBE_S)) as connection:
+            try:
+                context.wrap_socket(connection, server_hostname=parse_address(address)[0]).close()
+            except (ConnectionError, ssl.SSLEOFError):
+                return uses_tls(address, timeout_s)  # a server that has just stopped closes each connection
+    except OSError:
+        return False
+    return False
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -196,6 +196,34 @@ def test_a_server_that_asks_for_certificates_serves_no_one_without_one_that_is_g
     served(certificates.tls(mutual=True), ask)
 
 
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        ("", "asks its clients for a certificate, and this client shows none: see the options tlsCa"),
+        ("stranger", "refuses the certificate that this client shows: see the options tlsCa"),
+    ],
+)
+def test_a_client_of_spark_that_shows_no_good_certificate_is_refused_at_once(
+    certificates: Certificates, tmp_path: Path, shown: str, reason: str
+) -> None:
+    key = tmp_path / "client.key"
+    key.write_text(CLIENT_KEY.text())
+    key.chmod(0o600)
+
+    def client(name: str) -> SparkClient:
+        of_key, ca = str(key), str(certificates.ca)
+        if not name:
+            return SparkClient(AccessFiles(key_file=of_key, tls_ca=ca))
+        cert, cert_key = str(certificates.of(name)), str(certificates.key_of(name))
+        return SparkClient(AccessFiles(key_file=of_key, tls_ca=ca, tls_cert=cert, tls_key=cert_key))
+
+    async def ask(address: str) -> None:
+        assert f"{address} {reason}" in await client(shown).refusal(address)
+        assert await client("client").brokers(address) == {}
+
+    served(certificates.tls(mutual=True), ask)
+
+
 class HalfHandshakes:
     """Connections that have sent a part of the greeting of TLS."""
 

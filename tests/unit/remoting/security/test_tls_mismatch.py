@@ -13,7 +13,13 @@ import trustme
 
 from remoting.codec import CODEC
 from remoting.command import RESPONSE
-from remoting.security.tls_mismatch import MAX_PROBE_S, answers_plain_frames, is_refusal, uses_tls
+from remoting.security.tls_mismatch import (
+    MAX_PROBE_S,
+    answers_plain_frames,
+    is_refusal,
+    refuses_certificate,
+    uses_tls,
+)
 
 ANSWER = CODEC.encode(RESPONSE, 0, 1, {}, None)
 PATIENCE_S = 30.0
@@ -85,6 +91,12 @@ def test_a_server_that_is_away_is_of_no_kind() -> None:
         host, port = gone.getsockname()
     assert not uses_tls(f"{host}:{port}", PATIENCE_S)
     assert not answers_plain_frames(f"{host}:{port}", PATIENCE_S)
+
+
+def test_a_server_that_stops_is_not_one_that_refuses_a_certificate() -> None:
+    with server(lambda peer: peer.close()) as address:
+        assert not refuses_certificate(address, ssl.create_default_context(), PATIENCE_S)
+    assert not refuses_certificate(address, ssl.create_default_context(), PATIENCE_S)
 
 
 def test_a_probe_has_a_limit_below_that_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
