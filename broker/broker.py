@@ -248,7 +248,10 @@ class Broker(Feature):
 
     def _disk(self) -> dict[str, Any]:
         """The file system that holds the data directory, if it has figures, and the reasons that keep old segments."""
-        found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing}
+        found: dict[str, Any] = {
+            "disk_full": self.store.reserve.is_missing,
+            "sync_running_s": self.barrier.disk.running_s,
+        }
         if self.retention is not None and (held := self.retention.held).segments:
             found |= {"log_held_bytes": held.size_bytes, "log_held_by": f"{held.text}; {held.remedy}"}
         try:

@@ -36,6 +36,7 @@ from metrics.families import (
     STORE_BYTES,
     STORE_HELD,
     STORE_SEGMENTS,
+    STORE_SYNC_RUNNING,
     STORE_UNSYNCED,
     STORE_WRITTEN,
     UPTIME,
@@ -124,6 +125,7 @@ def _store(broker: Broker) -> Iterator[Samples]:
     retention = broker.retention
     yield STORE_HELD, [((), 0 if retention is None else retention.held.size_bytes)]
     yield STORE_UNSYNCED, [((), statistics.written_position - statistics.synced_position)]
+    yield STORE_SYNC_RUNNING, [((), broker.barrier.disk.running_s)]
     yield STORE_SEGMENTS, [((), statistics.segments)]
     yield DISK_FULL, [((), float(broker.store.reserve.is_missing))]
     try:

@@ -109,6 +109,9 @@ STORE_WRITTEN = _counter("store_written_bytes", "Bytes appended to the log since
 STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still stored.")
 STORE_HELD = _gauge("store_held_bytes", "Bytes of the log beyond its limits, kept because a group still needs them.")
 STORE_UNSYNCED = _gauge("store_unsynced_bytes", "Bytes of the log that were written and not synced to the disk yet.")
+STORE_SYNC_RUNNING = _gauge(
+    "store_sync_running_seconds", "How long the sync of the log that runs has taken; a disk that hangs does not end it."
+)
 STORE_SEGMENTS = _gauge("store_segments", "Segments of the log.")
 DISK_FREE = _gauge("disk_free_bytes", "Free space of the file system that holds the data directory.")
 DISK_FULL = _gauge("disk_full", "1 while sends are refused because the disk is full.")

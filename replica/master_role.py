@@ -116,7 +116,7 @@ class MasterRole:
             logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
 
     async def _leave_a_failing_disk(self, broker: Broker) -> None:
-        """Hand over when the disk of this replica fails and another replica is in sync, so that its disk works.
+        """Hand over when the disk of this replica fails or hangs and another replica is in sync, so its disk works.
 
         This replica is not in sync afterwards. So it cannot become the master again before its disk works.
         """
@@ -173,6 +173,9 @@ class MasterRole:
 
 
 def _begin_segment(broker: Broker) -> None:
+    if broker.barrier.disk.is_stuck:
+        logger.warning("%s: hands over without a new segment, because the disk hangs", broker.config.name)
+        return
     # New requests are refused, but features still have changes in memory, such as commits that came with pulls. Closing
     # the features appends these changes, and the flush writes them with all that this loop iteration has appended.
     broker.features.close()

@@ -25,7 +25,8 @@ async def sync_regularly(store: MessageStore, barrier: WriteBarrier, name: str) 
         await anyio.sleep(SYNC_INTERVAL_S)
         try:
             job = store.begin_sync()
-            await asyncio.get_running_loop().run_in_executor(None, job.run)
+            with barrier.disk.syncing():
+                await asyncio.get_running_loop().run_in_executor(None, job.run)
             store.finish_sync(job)
         except StoreReadOnly:
             # Logged once, when it failed; every send gets the error, and only a restart helps.

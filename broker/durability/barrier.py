@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 
 from broker.durability.answers import NO_HEADER, Response, Sends, Written, answer_sends
+from broker.durability.disk_watch import DiskWatch
 from broker.durability.group_commit import GroupCommit
 from broker.durability.metadata import MetadataStore
 from broker.durability.replication import Queues, Replication, WaitingForReplicas
@@ -39,6 +40,9 @@ class WriteBarrier:
     """The write at the end of an event-loop iteration.
 
     It calls `on_new_messages` with (topic, queue id) of every queue that has something new to read.
+
+    Attributes:
+        disk: finds writes and syncs that hang.
     """
 
     def __init__(
@@ -54,7 +58,9 @@ class WriteBarrier:
         self._metadata = metadata
         self._on_new_messages = on_new_messages
         self._scheduled: asyncio.Handle | None = None
-        self._group_commit = GroupCommit(loop, store) if flush is FlushMode.SYNC else None
+        is_sync = flush is FlushMode.SYNC
+        self.disk = DiskWatch(loop, str(metadata.path.parent), self._sync_hangs_or_ends if is_sync else None)
+        self._group_commit = GroupCommit(loop, store, self.disk) if is_sync else None
         self._sends: Sends = []
         self._queues: Queues = {}
         self._after_append: list[Written] = []
@@ -158,6 +164,7 @@ class WriteBarrier:
 
     def _flush(self) -> None:
         self._scheduled = None
+        began_at = self._loop.time()
         sends, self._sends = self._sends, []
         queues, self._queues = self._queues, {}
         after_append, self._after_append = self._after_append, []
@@ -165,6 +172,7 @@ class WriteBarrier:
         not_committed = self._commit_changes()
         written_before = self._store.written_position
         not_stored = self._store_messages(not_committed)
+        self.disk.wrote(began_at)
         if not_stored is not None or self._writes_fail:
             self._log_write_failures(not_stored, has_written=self._store.written_position > written_before)
         if not_stored is not None or self._failing_since is not None:
@@ -248,15 +256,31 @@ class WriteBarrier:
 
     def _track_failure(self, failure: RlabError | None, *, has_written: bool) -> None:
         if isinstance(failure, StoreError | StorageFull):
-            if self._failing_since is None:
-                self._failing_since = self._loop.time()
-                self._fails.set()
-        elif has_written and self._failing_since is not None:
+            self._fail_since(self._loop.time())
+        elif has_written and not self.disk.is_stuck:
+            self._works_again()
+
+    def _fail_since(self, since: float) -> None:
+        if self._failing_since is None:
+            self._failing_since = since
+            self._fails.set()
+
+    def _works_again(self) -> None:
+        if self._failing_since is not None:
             self._failing_since = None
             self._fails = anyio.Event()
 
+    def _sync_hangs_or_ends(self) -> None:
+        if self.disk.is_stuck:
+            self._fail_since(self._loop.time() - self.disk.running_s)
+        else:
+            self._works_again()
+
     async def wait_failing(self, patience_s: float) -> None:
-        """Wait until all writes have failed for this long, and there were some. Cancellation: harmless."""
+        """Wait until all writes have failed for this long, and there were some, or a sync that sends wait for hangs.
+
+        Cancellation: harmless.
+        """
         while True:
             await self._fails.wait()
             if self._failing_since is not None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.durability.answers import Written
+from broker.durability.disk_watch import DiskWatch
 from broker.store.disk.errors import StoreError, StoreSyncFailed
 from broker.store.message_store import MessageStore
 from broker.store.segments.sync_job import SyncJob
@@ -34,9 +35,10 @@ class GroupCommit:
     Invariant: a job runs, or a timer does, or nothing waits.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: MessageStore) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: MessageStore, disk: DiskWatch) -> None:
         self._loop = loop
         self._store = store
+        self._disk = disk
         self._job: SyncJob | None = None
         self._served: list[Written] = []
         self._waiting: list[Written] = []
@@ -86,12 +88,14 @@ class GroupCommit:
                 callback(failure)
             return
         self._served = served
+        self._disk.sync_began()
         self._loop.run_in_executor(None, job.run).add_done_callback(lambda _: self._ended(job))
 
     def _ended(self, job: SyncJob) -> None:
         if job is not self._job:
             return  # `close` did not wait for the loop to bring this
         self._job = None
+        self._disk.sync_ended()
         served, self._served = self._served, []
         failure: RlabError | None = None
         try:

@@ -34,7 +34,10 @@ class TopicInfo:
     ranges: tuple[QueueRange, ...]
 
 
-_OF_NEWER_BROKERS = ("disk_full", "disk_free_bytes", "disk_total_bytes", "log_held_bytes", "log_held_by")
+_OF_NEWER_BROKERS = (
+    *("disk_full", "disk_free_bytes", "disk_total_bytes", "log_held_bytes", "log_held_by"),
+    "sync_running_s",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class BrokerInfo:
     disk_total_bytes: int = -1
     log_held_bytes: int = 0  # part of the log that the limits would delete, but that is still needed
     log_held_by: str = ""  # a sentence that names the holder and the remedy
+    sync_running_s: float = 0.0  # how long the sync of its disk that runs has taken
 
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:

@@ -26,6 +26,7 @@ class Problem(StrEnum):
     CLOCKS_APART = "clocks-apart"
     DISK_FULL = "disk-full"
     DISK_FILLS = "disk-fills"
+    DISK_HANGS = "disk-hangs"
     LOG_HELD = "log-held"
     MESSAGES_DAMAGED = "messages-damaged"
     MASTER_DAMAGED = "master-damaged"
@@ -121,6 +122,10 @@ _REMEDIES: dict[Problem, tuple[str, str]] = {
         "free space, or lower --retain-age or --retain-size-max; it accepts sends again by itself",
     ),
     Problem.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
+    Problem.DISK_HANGS: (
+        "failures",
+        "check the disk and the log of the system; with copies and --flush sync the broker hands over by itself",
+    ),
     Problem.LOG_HELD: ("storage", "follow that advice, or the log grows beyond its limits until the disk is full"),
     Problem.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
     Problem.MASTER_DAMAGED: (

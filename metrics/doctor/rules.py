@@ -17,6 +17,7 @@ from metrics.doctor.snapshot import Snapshot
 from model.absent_broker import in_time
 from model.counted import counted
 from model.events import Event, EventKind
+from model.replica_limits import STUCK_DISK_S
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
 
@@ -110,6 +111,9 @@ def _brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 def _disks(snapshot: Snapshot) -> Iterator[Diagnosis]:
     for each in snapshot.brokers:
+        if each.info is not None and each.info.sync_running_s >= STUCK_DISK_S:
+            evidence = f"a sync of its disk has taken {each.info.sync_running_s:.1f} s and has not ended"
+            yield make_diagnosis(Problem.DISK_HANGS, f"broker {each.name}", evidence)
         if each.info is None or each.info.disk_total_bytes <= 0:
             continue
         free, total = each.info.disk_free_bytes, each.info.disk_total_bytes

@@ -17,6 +17,7 @@ from typing import Protocol
 import anyio
 
 from broker.durability.changes import SYNC, RowChange
+from broker.durability.disk_watch import DiskWatch
 from broker.durability.metadata_file import MetadataFile
 from broker.durability.polled_tables import PolledTables
 from broker.durability.snapshot import SnapshotLoad
@@ -68,6 +69,7 @@ class Applying:
         self._loading: tuple[ExitStack, SnapshotLoad] | None = None
         self._unacknowledged: Acknowledgement | None = None  # applied, and not acknowledged, with `sync`
         self._job: SyncJob | None = None
+        self._disk = DiskWatch(self._loop, str(log.directory))
         self._unsynced = anyio.Event()
 
     def accept(self, frame: LogFrame | TableFrame, crc: int, *, more: bool) -> None:
@@ -159,10 +161,12 @@ class Applying:
         except RlabError as error:
             self._fail(error)
             return
+        self._disk.sync_began()
         self._loop.run_in_executor(None, job.run).add_done_callback(lambda _: self._synced(job, done))
 
     def _synced(self, job: SyncJob, done: Acknowledgement) -> None:
         self._job = None
+        self._disk.sync_ended()
         if self._has_ended:
             return
         try:
@@ -187,7 +191,8 @@ class Applying:
             await anyio.sleep(REPLICA_SYNC_S)
             try:
                 job = self._log.begin_sync()
-                await self._loop.run_in_executor(None, job.run)
+                with self._disk.syncing():
+                    await self._loop.run_in_executor(None, job.run)
                 self._log.finish_sync(job)
             except RlabError as error:
                 self._fail(error)

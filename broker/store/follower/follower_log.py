@@ -54,6 +54,7 @@ class FollowerLog(FollowerSyncs):
     def __init__(self, directory: Path, options: StoreOptions, files: Files, lock: DirectoryLock) -> None:
         """Use `open` instead."""
         super().__init__(CommitLog(directory, files, options))
+        self.directory = directory
         self.reserve = Reserve(directory, files, options.reserve_bytes)
         self._directory = directory
         self._options = options

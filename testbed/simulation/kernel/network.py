@@ -126,6 +126,11 @@ class SimulatedNetwork:
         finally:
             _current_host.reset(token)
 
+    @property
+    def here(self) -> str:
+        """The host on which the code runs that asks."""
+        return _current_host.get()
+
     def bind(self, host: str | None, port: int) -> Listener:
         """Bind an address for a server.
 

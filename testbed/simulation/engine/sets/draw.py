@@ -39,8 +39,8 @@ def elect(d: Drawing) -> list[Step]:
     who, other = d.chance.sample(d.brokers, 2)
     if d.chance.random() < 0.3:
         beside = [d.step("elect_beside", other)]
-        if d.chance.random() < 0.5:
-            beside.append(d.step("cut_register", who, for_s=d.seconds(5.0)))
+        if d.chance.random() < 0.7:
+            beside.append(d.step("cut_register", who, for_s=1.0 + d.seconds(5.0)))
         if d.chance.random() < 0.5:
             beside += [d.step("crash", other), d.step("start", other, after_s=d.seconds(1.0))]
         return beside

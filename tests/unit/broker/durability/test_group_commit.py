@@ -14,6 +14,7 @@ from unittest.mock import patch
 import anyio
 import anyio.lowlevel
 
+from broker.durability.disk_watch import DiskWatch
 from broker.durability.group_commit import GroupCommit
 from broker.store.disk.errors import StoreSyncFailed
 from broker.store.disk.options import StoreOptions
@@ -52,7 +53,8 @@ class Waiters:
 
     def __init__(self, store: MessageStore, disk: SlowDisk) -> None:
         self.store, self.disk = store, disk
-        self.group_commit = GroupCommit(asyncio.get_running_loop(), store)
+        loop = asyncio.get_running_loop()
+        self.group_commit = GroupCommit(loop, store, DiskWatch(loop, "here"))
         self.reported: list[tuple[int, RlabError | None]] = []
         self.count = 0
         self._all_notified = asyncio.Event()

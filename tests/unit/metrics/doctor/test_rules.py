@@ -135,6 +135,7 @@ PLANTED: dict[Problem, Snapshot] = {
     Problem.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
     Problem.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
     Problem.DISK_FILLS: broker(disk_free_bytes=9),
+    Problem.DISK_HANGS: broker(sync_running_s=2.5),
     Problem.LOG_HELD: broker(log_held_bytes=9 << 20, log_held_by=HELD_BY),
     Problem.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
     Problem.MASTER_DAMAGED: replace(broker(topics=(DAMAGED,)), sets=copies_of(replica(1), replica(2))),
