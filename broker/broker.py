@@ -248,10 +248,7 @@ class Broker(Feature):
 
     def _disk(self) -> dict[str, Any]:
         """The file system that holds the data directory, if it has figures, and the reasons that keep old segments."""
-        found: dict[str, Any] = {
-            "disk_full": self.store.reserve.is_missing,
-            "sync_running_s": self.barrier.disk.running_s,
-        }
+        found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing, **self.barrier.disk.figures()}
         if self.retention is not None and (held := self.retention.held).segments:
             found |= {"log_held_bytes": held.size_bytes, "log_held_by": f"{held.text}; {held.remedy}"}
         try:

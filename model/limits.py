@@ -411,10 +411,6 @@ MAX_CLOCK_JUMPS = 16
 """Jumps of the wall clock that are remembered; each is needed while messages from before it are stored."""
 RESERVE_CHECK_S = 5.0
 """How often a broker on a full disk checks whether there is space again for its reserve, and so for messages."""
-STUCK_DISK_S = 2.0
-"""How long a write or a sync may take until it is reported, and until a master with flush=sync hands over. A sound disk
-takes milliseconds, a busy one tenths of a second; a replica whose disk hangs leaves its set after the same time.
-"""
 LOCK_CHECK_S = 1.0
 """How often a broker checks that its lock file is still there. Without it, another broker may write beside it for this
 long.

@@ -88,6 +88,10 @@ REPLICA_REDIAL_TIMEOUT_S = 1.0
 FAILING_DISK_S = 1.0
 """How long writes to the disk of a master may fail until the master hands over: one that is full for a moment, until a
 file is deleted, changes nothing. Also the pause between two attempts."""
+STUCK_DISK_S = 2.0
+"""How long a write or a sync may take until it is reported, and until a master with flush=sync hands over. A sound disk
+takes milliseconds, a busy one tenths of a second; a replica whose disk hangs leaves its set after the same time.
+"""
 REPLICA_SYNC_S = 0.2
 """How long written bytes of a replica may stay unsynced with flush=async, as those of a master."""
 MAX_REPLICA_EPOCHS = 1_000

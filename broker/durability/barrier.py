@@ -21,12 +21,12 @@ from typing import Any
 import anyio
 
 from broker.durability.answers import NO_HEADER, Response, Sends, Written, answer_sends
-from broker.durability.disk_watch import DiskWatch
 from broker.durability.group_commit import GroupCommit
 from broker.durability.metadata import MetadataStore
 from broker.durability.replication import Queues, Replication, WaitingForReplicas
 from broker.durability.replicator import Replicator
 from broker.store.disk.errors import StoreError, StoreReadOnly
+from broker.store.disk.watch import DiskWatch
 from broker.store.message_store import MessageStore
 from model.errors import NotMaster, RlabError, StorageFull
 from model.record import FlushMode

@@ -19,8 +19,8 @@ from __future__ import annotations
 import asyncio
 
 from broker.durability.answers import Written
-from broker.durability.disk_watch import DiskWatch
 from broker.store.disk.errors import StoreError, StoreSyncFailed
+from broker.store.disk.watch import DiskWatch
 from broker.store.message_store import MessageStore
 from broker.store.segments.sync_job import SyncJob
 from model.errors import RlabError

@@ -17,9 +17,9 @@ from metrics.doctor.snapshot import Snapshot
 from model.absent_broker import in_time
 from model.counted import counted
 from model.events import Event, EventKind
-from model.replica_limits import STUCK_DISK_S
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
+from model.replica_limits import STUCK_DISK_S
 
 CLOCKS_APART_MS = 1_000.0
 DISK_LOW_SHARE = 0.10

@@ -17,10 +17,10 @@ from typing import Protocol
 import anyio
 
 from broker.durability.changes import SYNC, RowChange
-from broker.durability.disk_watch import DiskWatch
 from broker.durability.metadata_file import MetadataFile
 from broker.durability.polled_tables import PolledTables
 from broker.durability.snapshot import SnapshotLoad
+from broker.store.disk.watch import DiskWatch
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.segments.sync_job import SyncJob
 from model.errors import RlabError

@@ -13,10 +13,9 @@ import pytest
 
 from broker.store.segments.sync_job import SyncJob
 from model.errors import ReplicationTimeout, StorageFull
-from model.limits import STUCK_DISK_S
 from model.message import Message
 from model.record import FlushMode
-from model.replica_limits import FAILING_DISK_S
+from model.replica_limits import FAILING_DISK_S, STUCK_DISK_S
 from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.faults.full_disk import FillingDisks

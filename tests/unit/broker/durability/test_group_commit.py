@@ -14,10 +14,10 @@ from unittest.mock import patch
 import anyio
 import anyio.lowlevel
 
-from broker.durability.disk_watch import DiskWatch
 from broker.durability.group_commit import GroupCommit
 from broker.store.disk.errors import StoreSyncFailed
 from broker.store.disk.options import StoreOptions
+from broker.store.disk.watch import DiskWatch
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from broker.durability.disk_watch import DiskWatch
-from model.limits import STUCK_DISK_S
+from broker.store.disk.watch import DiskWatch
+from model.replica_limits import STUCK_DISK_S
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 IN_TIME_S = STUCK_DISK_S - 0.1

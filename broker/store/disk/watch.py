@@ -1,7 +1,7 @@
 """DiskWatch: finds a disk that hangs: its writes and syncs neither fail nor end.
 
 A sync runs in a thread, so the loop goes on while it hangs: a timer finds it, and `FlushMode.SYNC` answers no send. A
-write blocks the loop. It can only be reported when it has ended; with copies, another replica is the master by then.
+write blocks the loop, so it is reported when it has ended. With copies, another replica has become the master.
 
     sync begins at 5.0               at 7.0 it is stuck: a warning, and a master with `FlushMode.SYNC` hands over
     it ends at 15.3                  a warning: the disk has hung for 10.3 s
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from model.limits import STUCK_DISK_S
+from model.replica_limits import STUCK_DISK_S
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,10 @@ class DiskWatch:
     def running_s(self) -> float:
         """How long the sync that runs has taken, in seconds; 0 without one."""
         return 0.0 if self._began_at is None else self._loop.time() - self._began_at
+
+    def figures(self) -> dict[str, float]:
+        """Figures for GET_BROKER_RUNTIME_INFO."""
+        return {"sync_running_s": self.running_s}
 
     def sync_began(self) -> None:
         """Record that a sync begins; one at a time."""
