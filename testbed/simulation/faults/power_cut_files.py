@@ -11,7 +11,9 @@ A random number generator decides what a power cut loses. Of the names created, 
 up to some moment and a part of the next one. Sometimes it also keeps a later write behind a gap of zeros, because
 systems write pages in any order.
 
-SQLite writes the broker's database itself, so a simulated power cut does not change that file.
+SQLite writes the broker's database itself. With `FlushMode.SYNC` each commit is on the disk when it returns, and drawn
+programmes cut the power of such brokers only, so a cut does not change that file. `tests/process/test_synced_tables.py`
+checks the syncs of SQLite, and what a real cut leaves with `FlushMode.ASYNC`.
 """
 
 from __future__ import annotations
