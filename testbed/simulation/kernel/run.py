@@ -18,11 +18,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from testbed.simulation.kernel.loop import DEFAULT_LIMIT_S, VirtualLoop
 from testbed.simulation.kernel.network import DEFAULT_LATENCY_S, SimulatedNetwork
@@ -78,7 +80,11 @@ def run_simulation(
     name = getattr(main, "__qualname__", repr(main))
     replay = f"run_simulation({name}, seed={seed}, latency_s={latency_s}, jitter_s={jitter_s}, limit_s={limit_s})"
     try:
-        with _rare_collections(), asyncio.Runner(loop_factory=partial(VirtualLoop, limit_s=limit_s)) as runner:
+        with (
+            _rare_collections(),
+            _interrupted_at_once(),
+            asyncio.Runner(loop_factory=partial(VirtualLoop, limit_s=limit_s)) as runner,
+        ):
             loop = runner.get_loop()
             assert isinstance(loop, VirtualLoop)
             loop.set_exception_handler(lambda _, context: reported.append(_reported(context)))
@@ -129,6 +135,28 @@ def _rare_collections() -> Generator[None]:
             gc.unfreeze()
             gc.collect()  # some hundredths of a second, and a sweep of many worlds does not grow
         gc.set_threshold(*thresholds)
+
+
+@contextlib.contextmanager
+def _interrupted_at_once() -> Generator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at the place where it comes, as other signals do.
+
+    `asyncio.Runner` replaces Python's handler by one that cancels the main task. If that does not end, the run ends
+    as a deadlock, and a sweep would report the seed as failed and go on with the next one.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 async def _coroutine(main: Callable[[Simulation], Awaitable[T]], simulation: Simulation) -> T:

@@ -7,8 +7,10 @@ import contextlib
 import gc
 import hashlib
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -159,11 +161,19 @@ def test_a_simulation_that_does_not_end_says_how_to_replay_it(wait_s: float, err
     assert "seed=42; replay with" in caught.value.__notes__[0]
 
 
-def test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "MAX_TURNS", 500)
+def raise_interrupt() -> None:
+    raise KeyboardInterrupt
 
-    def interrupt() -> None:
-        raise KeyboardInterrupt
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("interrupt", [raise_interrupt, press_ctrl_c])
+def test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(loop, "MAX_TURNS", 500)
 
     async def never_ends() -> None:
         while True:
@@ -175,8 +185,10 @@ def test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled(monkeypatch:
             tasks.start_soon(never_ends)
             simulation.loop.call_soon(interrupt)
 
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run_simulation(main)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_callback_that_fails_fails_the_simulation() -> None:
