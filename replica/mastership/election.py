@@ -32,6 +32,10 @@ from replica.sets import begun, took_over
 logger = logging.getLogger(__name__)
 
 NEVER = float("inf")
+LEAST_WAIT_S = 0.001
+"""Least wait for a time of the clock of leases. The timers of the loop follow another clock, at another rate: a shorter
+wait can end at once, with the same time left, again and again.
+"""
 HANDED_OVER = "handover"
 
 
@@ -111,7 +115,9 @@ class Candidate:
         membership, clock = self._membership, self._clock
         while True:
             while (wait_s := (due_at := self.due_at()) - clock()) > 0:
-                with anyio.move_on_after(min(wait_s, POLL_S)):  # a damaged log may be repaired in that time
+                with anyio.move_on_after(
+                    min(max(wait_s, LEAST_WAIT_S), POLL_S)
+                ):  # a damaged log may be repaired in that time
                     await membership.wait_changed()
             if clock() - due_at > LATE_S:
                 await anyio.sleep(READ_FIRST_S)  # after a standstill: the frames of the master are read first
@@ -165,4 +171,4 @@ class Candidate:
 
     async def _wait_for_promise(self, row: ReplicaSet) -> None:
         while (wait_s := self._promise.ends_at(row.lease_ms / 1000) - self._clock()) > 0:  # noqa: ASYNC110 - two clocks
-            await anyio.sleep(wait_s)
+            await anyio.sleep(max(wait_s, LEAST_WAIT_S))

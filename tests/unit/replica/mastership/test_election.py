@@ -301,3 +301,18 @@ def test_a_replica_that_an_operator_elected_twice_waits_for_the_second_row(tmp_p
         assert world.candidate.election is not None
 
     in_world(tmp_path, scenario)
+
+
+def test_a_wait_ends_although_the_clock_of_leases_has_another_rate_than_the_timers(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        loop_time = world.clock
+        world.clock = lambda: 0.957 * loop_time()
+        await world.begin(1, 2)
+        for _ in range(300):
+            await anyio.sleep(0.0137)
+            world.candidate.confirms()
+            waited_s = await world.due_in()
+            assert waited_s is not None
+            assert 2.2 <= waited_s < 2.21
+
+    in_world(tmp_path, scenario)
