@@ -33,6 +33,8 @@ NOT_OPTIONS = {
     "RLAB_TLS_KEY": "private key of RLAB_TLS_CERT",
 }
 """Variables that are not options of a command, and their meanings."""
+SHARED = frozenset({"RLAB_CONFIG", "RLAB_NAMESRV", "RLAB_REGISTER"})
+"""Variables with one name for several commands: they are known without a look at the options of all commands."""
 OLD_NAMES = {
     "RLAB_BENCH_AS_JSON": "RLAB_BENCH_JSON",
     "RLAB_BROKER_LOG": "RLAB_BROKER_LOG_FORMAT",
@@ -72,7 +74,12 @@ def name_by_options(command: Any, prefix: str = PREFIX.rstrip("_")) -> None:
         if is_option and parameter.envvar is None:
             parameter.envvar = f"{prefix}_{_option_name(parameter).lstrip('-').replace('-', '_').upper()}"
     for name, child in getattr(command, "commands", {}).items():
-        name_by_options(child, f"{prefix}_{name.upper().replace('-', '_')}")
+        name_by_options(child, prefix_of(name, prefix))
+
+
+def prefix_of(name: str, parent: str = PREFIX.rstrip("_")) -> str:
+    """Return what the variables of the command of a name begin with, below those of its parent."""
+    return f"{parent}_{name.upper().replace('-', '_')}"
 
 
 def variables_of(command: Any, path: str = "rlab") -> Iterator[Variable]:
@@ -98,7 +105,7 @@ def all_variables(command: Any) -> list[Variable]:
 
 def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
     """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
-    own = [name for name in names if name.startswith(PREFIX) and name not in NOT_OPTIONS]
+    own = [name for name in names if name.startswith(PREFIX) and name not in NOT_OPTIONS and name not in SHARED]
     if not own:
         return []
     known = {*(each.name for each in variables_of(command)), *NOT_OPTIONS}

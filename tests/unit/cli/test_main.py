@@ -9,7 +9,8 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from cli.main import SECTIONS, app
+from cli.main import app
+from cli.sections import SECTIONS
 from model.own_name import PREFIX
 
 pytestmark = pytest.mark.walk

@@ -10,12 +10,19 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app, main
-from cli.variables import NOT_OPTIONS, OLD_NAMES, all_variables, read_old_names, unknown_variables, variables_of
+from cli.variables import (
+    NOT_OPTIONS,
+    OLD_NAMES,
+    SHARED,
+    all_variables,
+    read_old_names,
+    unknown_variables,
+    variables_of,
+)
 
 pytestmark = pytest.mark.walk
 
 COMMAND: Any = get_command(app)
-SHARED = {"RLAB_NAMESRV", "RLAB_CONFIG", "RLAB_REGISTER"}
 
 
 def options(command: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -30,6 +37,7 @@ def test_each_variable_is_called_after_its_command_and_its_option() -> None:
         names = {f"{prefix}_{opt[2:].replace('-', '_').upper()}" for opt in option.opts if opt.startswith("--")}
         if prefix != "RLAB":
             assert option.envvar in names | SHARED, option.opts
+    assert {option.envvar for _, option in options(COMMAND, "RLAB")} >= SHARED
 
 
 def test_options_of_rlab_itself_and_arguments_have_no_variable() -> None:
