@@ -361,18 +361,18 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
 def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyncContextManager[RemotingServer]:
     config, replication, handlers = broker.config, broker.barrier.replication, broker.features.handlers()
+    facts = BrokerFacts(config.name, config.clock_ms, broker.topics.table)
     return serve(
         handlers if replication is None else guarded(handlers, replication),
         config.listen,
         on_closed=closed,
         max_connections=config.max_connections,
         max_connections_of_address=config.max_connections_of_address,
-        dialects=broker_dialects(BrokerFacts(config.name, config.clock_ms, broker.topics.table))
-        if config.rocketmq
-        else (),
+        dialects=broker_dialects(facts) if config.rocketmq else (),
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,
+        grpc_tls=config.grpc_tls,
         guarded=broker.features,
     )
 

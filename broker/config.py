@@ -37,7 +37,8 @@ from remoting.connection import Connection
 from remoting.security.access_file import AccessFile
 from remoting.security.key import Key
 from remoting.security.policy import Policy
-from remoting.security.tls import TlsFiles
+from remoting.security.tls.certificates import TlsFiles
+from remoting.security.tls.on_demand import GrpcTls
 
 RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 """How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
@@ -94,6 +95,7 @@ class BrokerConfig:
         clock_ms: wall clock in milliseconds.
         access: users and their rights; without them every client that reaches the port may do anything.
         tls: certificate and key with which connections are encrypted.
+        grpc_tls: without `tls`, whether clients that begin with TLS are served, and with which certificate.
         key: proved to name servers; by default the key in the environment, if there is one.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are recreated from the log; else the broker refuses to
@@ -139,6 +141,7 @@ class BrokerConfig:
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
     tls: TlsFiles | None = None
+    grpc_tls: GrpcTls = None
     key: Key | None = None
     parts: frozenset[Part] = frozenset(Part)
     replicator: Callable[[Core], ReplicatingFeature] | None = None

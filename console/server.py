@@ -32,7 +32,7 @@ from model.response_code import ResponseCode
 from pictures.assets import static_folder
 from remoting.address import is_loopback, parse_address
 from remoting.security.key import Key
-from remoting.security.tls import ServerTls, TlsFiles
+from remoting.security.tls.certificates import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
 from traces.why.moves import QueueMove
 from traces.why.words import move_text, stage_text

@@ -32,8 +32,8 @@ from model.limits import (
 )
 from model.log_lines import LogLines
 from remoting.address import format_address, parse_address
-from remoting.security.arrivals import TlsArrivals
 from remoting.security.key import Key, same_secret
+from remoting.security.tls.arrivals import TlsArrivals
 from remoting.tasks import background_tasks
 
 logger = logging.getLogger(__name__)

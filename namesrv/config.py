@@ -11,7 +11,8 @@ from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
 from remoting.connection import Connection
 from remoting.security.access_file import AccessFile
 from remoting.security.policy import Policy
-from remoting.security.tls import TlsFiles
+from remoting.security.tls.certificates import TlsFiles
+from remoting.security.tls.on_demand import GrpcTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class NameServerConfig:
         connection_class: the class of its connections; a subclass can observe their frames.
         access: users and their rights; without it any client that reaches the port may do anything.
         tls: certificate and key, to encrypt connections.
+        grpc_tls: without `tls`, whether clients that begin with TLS are served, and with which certificate.
         elections: directory of the register of replica sets; None for a name server without one. One name server of a
             cluster has it.
         rng: draws the id of a new register; a seed makes a simulation repeatable.
@@ -44,6 +46,7 @@ class NameServerConfig:
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
     tls: TlsFiles | None = None
+    grpc_tls: GrpcTls = None
     elections: Path | None = None
     rng: Random = field(default_factory=SystemRandom)
     grace_s: float = 1.0

@@ -135,6 +135,7 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
             connection_class=config.connection_class,
             access=config.access,
             tls=config.tls,
+            grpc_tls=config.grpc_tls,
         ) as server,
         background_tasks() as tasks,
     ):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from model.errors import ConfigError
 from pipeline.given_options import GivenOptions
 from remoting.security.login import KEY, KEY_FILE
-from remoting.security.trust import TLS_CA, TLS_CERT, TLS_KEY
+from remoting.security.tls.trust import TLS_CA, TLS_CERT, TLS_KEY
 
 ACCESS_OPTIONS = ("keyFile", "tlsCa", "tlsCert", "tlsKey")
 """Every option, in the order of the tables in docs/spark-source.md and docs/spark-sink.md."""

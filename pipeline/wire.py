@@ -45,8 +45,8 @@ from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
-from remoting.security.tls_mismatch import answers_plain_frames, is_refusal, refuses_certificate, uses_tls
-from remoting.security.trust import TLS_CERT, client_context, tls_reason
+from remoting.security.tls.mismatch import answers_plain_frames, is_refusal, refuses_certificate, requires_tls
+from remoting.security.tls.trust import TLS_CERT, client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
@@ -203,7 +203,7 @@ class WireConnection:
     def _mismatch(self) -> str:
         """Return what the server demands of TLS that this client does not do; empty if nothing is known."""
         if not self._has_tls:
-            return "uses TLS, and this client does not" if uses_tls(self.address, self._timeout_s) else ""
+            return "uses TLS, and this client does not" if requires_tls(self.address, self._timeout_s) else ""
         context = client_context(self._environment)
         if context is None or not refuses_certificate(self.address, context, self._timeout_s):
             return ""
@@ -215,10 +215,10 @@ class WireConnection:
 def _tls_failed(address: str, error: OSError, timeout_s: float) -> RlabError:
     """Return the error of a failed TLS handshake: a `ConfigError` if another attempt would fail as well."""
     text = f"cannot connect to {address}: {tls_reason(error) or error}"
+    if answers_plain_frames(address, timeout_s):
+        return ConfigError(f"{address} serves without TLS, and this client uses it: {_TLS_HINT}")
     if is_refusal(error):
         return ConfigError(f"{text}; {_TLS_HINT}")
-    if answers_plain_frames(address, timeout_s):
-        return ConfigError(f"{address} does not use TLS, and this client does: {_TLS_HINT}")
     return ConnectFailed(text)
 
 

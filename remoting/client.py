@@ -29,7 +29,7 @@ from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import key_of, log_in
-from remoting.security.trust import client_context, tls_reason
+from remoting.security.tls.trust import client_context, tls_reason
 from remoting.tasks import OwningLoop
 from remoting.wire.field import Rank
 from remoting.wire.schema import check_header

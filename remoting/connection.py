@@ -21,7 +21,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -56,6 +56,8 @@ from remoting.request_code import RequestCode
 from remoting.session import RequestSession, Waiter
 
 logger = logging.getLogger(__name__)
+
+LayerT = TypeVar("LayerT", bound=asyncio.Transport)
 
 INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request_for", "respond", "send_parts"}
 """The methods that `Connection.interpose` may replace: all that pass a command, a frame or bytes."""
@@ -303,6 +305,13 @@ class Connection(asyncio.Protocol):
         self._new_decoder = codec.decoder
         self._decoder = codec.decoder()
         return self._decoder
+
+    def put_under(self, layer_of: Callable[[asyncio.Transport], LayerT]) -> LayerT:
+        """Insert a layer that changes what passes between this connection, which is open, and its transport."""
+        assert self._transport is not None, "the connection is open"
+        layer = layer_of(self._transport)
+        self._transport = layer
+        return layer
 
     def serve_by(self, on_request: Callable[[Connection, Command], object]) -> None:
         """Pass the requests of the peer to another function from now on."""

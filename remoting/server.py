@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -56,11 +57,11 @@ from remoting.overload.incomplete_frame import FramesUnderWay
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
-from remoting.security.arrivals import TlsArrivals
 from remoting.security.gate import Gate, Guarded, NoClientState
 from remoting.security.new_connections import NewConnections
 from remoting.security.policy import Policy
-from remoting.security.tls import ServerTls, TlsFiles
+from remoting.security.tls.certificates import TlsFiles
+from remoting.security.tls.on_demand import GrpcTls, PortTls, TlsOnDemand
 from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
 
@@ -84,11 +85,13 @@ class RemotingServer:
         connection_class: type[Connection] = Connection,
         gate: Gate | None = None,
         max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
+        tls_context: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.address = ""
         self.gate = gate
         self._codec = CODEC if gate is None else MsgpackCodec(MAX_GREETING_BYTES)
-        self._dialects = dialects if gate is None else [each.with_check(gate.check_rocketmq) for each in dialects]
+        others = dialects if gate is None else [each.with_check(gate.check_rocketmq) for each in dialects]
+        self._dialects = (*others, TlsOnDemand(loop, tasks, tls_context, self._codec, others)) if dialects else ()
         self._loop = loop
         self._handlers: dict[int, Handler] = {
             int(code): handler if gate is None else gate.guard(code, handler) for code, handler in handlers.items()
@@ -349,6 +352,7 @@ async def serve(
     connection_class: type[Connection] = Connection,
     access: AccessFile | Policy | None = None,
     tls: TlsFiles | None = None,
+    grpc_tls: GrpcTls = None,
     guarded: Guarded | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
@@ -357,7 +361,7 @@ async def serve(
     and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one address, are
     refused with SYSTEM_BUSY. Clients that speak one of `dialects` are served, too. Another `connection_class` can
     observe frames; without one, frames cost nothing more. With `access` only clients that prove a key are served,
-    within their rights and the answers of `guarded`. `tls` encrypts all connections.
+    within their rights and the answers of `guarded`. `tls` encrypts all connections, `grpc_tls` those that ask for it.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
@@ -368,17 +372,14 @@ async def serve(
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
         gate = None if access is None else Gate(access, guarded or NoClientState())
-        certificates = None if tls is None else ServerTls(tls)
+        port_tls = PortTls(tls, grpc_tls, host)
         # Each accepted connection has a descriptor before it can be refused.
         backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))
         server = RemotingServer(
             *(handlers, tasks, on_closed, max_connections, loop, dialects, connection_class, gate),
-            max_connections_of_address,
+            *(max_connections_of_address, port_tls.make_context),
         )
-        accept: Callable[[], asyncio.Protocol] = server.make_connection
-        if certificates is not None:
-            tasks.start_soon(certificates.keep_current)
-            accept = TlsArrivals(loop, tasks, certificates.context, accept, lambda: server.places).accept
+        accept = port_tls.accepting(loop, tasks, server.make_connection, lambda: server.places)
         try:
             listener = await loop.create_server(accept, host, port, backlog=backlog)
         except OSError as error:

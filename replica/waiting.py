@@ -99,5 +99,6 @@ async def waiting_server(
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,
+        grpc_tls=config.grpc_tls,
     ) as server:
         yield server

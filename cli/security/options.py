@@ -6,7 +6,7 @@ HTTP ports have the same rule, and a key of their own: HTTP has no handshake tha
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -16,7 +16,8 @@ from remoting.address import is_loopback, parse_address
 if TYPE_CHECKING:
     from remoting.security.access_file import AccessFile
     from remoting.security.key import Key
-    from remoting.security.tls import TlsFiles
+    from remoting.security.tls.certificates import TlsFiles
+    from remoting.security.tls.on_demand import GrpcTls
 
 TlsCert = Annotated[
     Path | None,
@@ -26,6 +27,16 @@ TlsKey = Annotated[Path | None, typer.Option(metavar="FILE.pem", help="Private k
 TlsClientCa = Annotated[
     Path | None,
     typer.Option(metavar="FILE.pem", help="Ask clients for a certificate that this authority has signed."),
+]
+GrpcTlsText = Annotated[
+    str | None,
+    typer.Option(
+        "--grpc-tls",
+        metavar="auto|off|FILE.pem",
+        help="Serve clients that begin with TLS on the same port, as clients of RocketMQ 5 for Java and Go do: with a "
+        "certificate that is made in memory, not at all, or with certificate and key of a file. auto, where only this "
+        "machine connects, else off. With --tls-cert all connections have that certificate.",
+    ),
 ]
 Access = Annotated[
     Path | None,
@@ -99,6 +110,48 @@ def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFi
         return None
     if cert is None or key is None:
         raise ConfigError("TLS takes both --tls-cert and --tls-key")
-    from remoting.security.tls import TlsFiles
+    from remoting.security.tls.certificates import TlsFiles
 
     return TlsFiles(cert=cert, key=key, client_ca=client_ca)
+
+
+def grpc_tls_of(given: str | None, cert: Path | None) -> GrpcTls:
+    """What a server does with clients that begin with TLS; None for the default.
+
+    Raises:
+        ConfigError: all connections use TLS already.
+    """
+    if given is None:
+        return None
+    if cert is not None:
+        raise ConfigError("--grpc-tls: with --tls-cert every connection is encrypted; leave one of the two out")
+    from remoting.security.tls.on_demand import TlsChoice
+
+    return TlsChoice(given) if given in list(TlsChoice) else Path(given)
+
+
+class Secured(NamedTuple):
+    """The options of a server's configuration for access control and TLS."""
+
+    access: AccessFile | None
+    tls: TlsFiles | None
+    grpc_tls: GrpcTls
+
+
+def secured(
+    access: Path | None,
+    listen: str,
+    insecure: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    grpc_tls: str | None,
+) -> Secured:
+    """Access control and TLS of a server from its command line.
+
+    Raises:
+        ConfigError: a file is missing, options exclude each other, or the server would be open to a network.
+    """
+    return Secured(
+        access_of(access, listen, insecure), tls_of(tls_cert, tls_key, tls_client_ca), grpc_tls_of(grpc_tls, tls_cert)
+    )

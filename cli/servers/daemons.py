@@ -17,13 +17,13 @@ from cli.ask import register_at
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, RegisterPlace, Verbose
 from cli.security.options import (
     Access,
+    GrpcTlsText,
     Insecure,
     TlsCert,
     TlsClientCa,
     TlsKey,
-    access_of,
     http_key_for,
-    tls_of,
+    secured,
 )
 from cli.servers.console import console
 from cli.servers.copies.elect import elect
@@ -133,6 +133,7 @@ def namesrv(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    grpc_tls: GrpcTlsText = None,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -156,8 +157,7 @@ def namesrv(
             name=name,
             rocketmq=rocketmq,
             elections=elections,
-            access=access_of(access, listen, insecure),
-            tls=tls_of(tls_cert, tls_key, tls_client_ca),
+            **secured(access, listen, insecure, tls_cert, tls_key, tls_client_ca, grpc_tls)._asdict(),
             **connections_within_limits(http=metrics is not None)._asdict(),
         )
         async with watched_name_server(settings, metrics, key) as (server, shown_at):
@@ -212,6 +212,7 @@ def broker(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    grpc_tls: GrpcTlsText = None,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -243,8 +244,7 @@ def broker(
             retention=retention_of(retain_age, retain_size, retain_size_max),
             store=store_of(segment_size, segment_age),
             transactions=transactions_of(*transaction_options),
-            access=access_of(access, listen, insecure),
-            tls=tls_of(tls_cert, tls_key, tls_client_ca),
+            **secured(access, listen, insecure, tls_cert, tls_key, tls_client_ca, grpc_tls)._asdict(),
             trace=trace_topic,
             quirks=frozenset(quirk or ()),
         )

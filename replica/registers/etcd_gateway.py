@@ -22,7 +22,7 @@ from model.arguments import shown
 from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable
 from model.replica_limits import MAX_ETCD_ANSWER_BYTES, REGISTER_TIMEOUT_S
 from remoting.address import is_loopback, parse_address
-from remoting.security.trust import tls_reason
+from remoting.security.tls.trust import tls_reason
 from replica.registers.etcd_place import PASSWORD_FILE, TLS_CA, USER, EtcdPlace, etcd_login, etcd_tls
 
 logger = logging.getLogger(__name__)

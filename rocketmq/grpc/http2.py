@@ -62,7 +62,7 @@ _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
 """Statuses of gRPC, in the trailers of an answer."""
-_TIMEOUT_UNITS_MS = {"H": 3_600_000, "M": 60_000, "S": 1_000, "m": 1}
+_TIMEOUT_UNITS_NS = {"H": 3_600 * 10**9, "M": 60 * 10**9, "S": 10**9, "m": 10**6, "u": 1_000, "n": 1}
 
 
 class CallEvent(Enum):
@@ -113,7 +113,7 @@ class GrpcCall:
         digits, unit = text[:-1], text[-1:]
         if not digits.isascii() or not digits.isdigit() or len(digits) > 8:
             return None
-        return int(digits) * _TIMEOUT_UNITS_MS[unit] if unit in _TIMEOUT_UNITS_MS else 1
+        return int(digits) * _TIMEOUT_UNITS_NS[unit] // 10**6 if unit in _TIMEOUT_UNITS_NS else None
 
 
 Event = tuple[CallEvent, GrpcCall]

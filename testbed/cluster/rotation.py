@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remoting.security.key import SECRET_BYTES, Key
 from remoting.security.login import KEY_FILE
-from remoting.security.trust import TLS_CA
+from remoting.security.tls.trust import TLS_CA
 from testbed.cluster.certificates import AUTHORITY, make_certificate
 
 RIGHTS = {

@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from model.errors import ConnectFailed, ConnectionLost, ProtocolError
 from remoting.address import parse_address
 from remoting.security.login import http_key_of
-from remoting.security.trust import client_context
+from remoting.security.tls.trust import client_context
 from testbed.fuzz.http import HttpRequest, HttpRequests
 from testbed.fuzz.run import MAX_FOUND, FuzzPlan, FuzzReport, run_lanes
 

@@ -29,7 +29,7 @@ from remoting.codec import CODEC
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake
-from remoting.security.trust import client_context
+from remoting.security.tls.trust import client_context
 from rocketmq.grpc.lazy_dialect import is_installed as grpc_is_installed
 from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzDecoder, FuzzFrame
 from testbed.simulation.checks.leaks import LeakDetector, Margin

@@ -11,7 +11,7 @@ import pytest
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import proto
 from rocketmq.grpc.dialect import broker_grpc, name_server_grpc
-from rocketmq.grpc.handles import Handle
+from rocketmq.grpc.handles import Handle, TransactionId
 from rocketmq.grpc.proto import MESSAGES, to_duration
 from testbed.load.grpc import GrpcAnswer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -28,6 +28,7 @@ RESULTS = {
     "no": proto.FORBIDDEN,
     "own": proto.BAD_REQUEST,  # the id of the client is another user's
     "dead": proto.INVALID_RECEIPT_HANDLE,
+    "no-half": proto.INVALID_TRANSACTION_ID,
 }
 TOPIC, GROUP = MESSAGES["Resource"](name="orders"), MESSAGES["Resource"](name="g")
 HANDLE = Handle("broker-a", "orders", 0, 0, 1).text()
@@ -54,15 +55,27 @@ def request(name: str, **fields: Any) -> Any:
 MATRIX = (
     Call("QueryRoute", request("QueryRoute", topic=TOPIC), "key key no ok no ok ok"),
     Call("QueryRoute", request("QueryRoute", topic=TOPIC), "key key no ok no ok ok", to="name server"),
-    Call("Telemetry", settings(proto.PRODUCER), "key key ok ok ok ok ok"),
+    Call("Telemetry", settings(proto.PRODUCER), "key key ok ok ok ok own"),
     Call("Telemetry", settings(proto.PUSH_CONSUMER, subscription=SUBSCRIBED), "key key ok no no ok ok"),
     Call(
         "Heartbeat",
         request("Heartbeat", group=GROUP, client_type=proto.PUSH_CONSUMER),
         "key key no no no ok own",
     ),
-    Call("Heartbeat", request("Heartbeat", client_type=proto.PRODUCER), "key key ok ok ok ok ok"),
+    Call("Heartbeat", request("Heartbeat", client_type=proto.PRODUCER), "key key ok ok ok ok own"),
     Call("SendMessage", send_of(message_of(topic="orders")), "key key no ok no ok ok"),
+    # The group of its producers has the name of the topic, so the right is to that group.
+    Call(
+        "EndTransaction",
+        request(
+            "EndTransaction",
+            topic=MESSAGES["Resource"](name="p"),
+            message_id="01AA",
+            transaction_id=TransactionId("broker-a", 0).text(),
+            resolution=proto.COMMIT,
+        ),
+        "key key no-half no no no-half own",
+    ),
     Call("QueryAssignment", request("QueryAssignment", topic=TOPIC, group=GROUP), "key key no ok no ok ok"),
     Call(
         "ReceiveMessage",

@@ -26,7 +26,7 @@ from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.security.key import Key
 from remoting.security.policy import Policy, parse_policy
-from remoting.security.tls import TlsFiles
+from remoting.security.tls.certificates import TlsFiles
 from testbed.cluster.certificates import make_certificate
 
 pytestmark = pytest.mark.tcp
@@ -350,7 +350,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_with_a_certificate_the_pages_come_over_https_alone_and_a_new_one_is_taken_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoting.security.tls.ACCESS_RELOAD_S", 0.01)
+    monkeypatch.setattr("remoting.security.tls.certificates.ACCESS_RELOAD_S", 0.01)
     cert, key = make_certificate(tmp_path, "console", ["127.0.0.1"], 30)
 
     async def shown(address: str) -> bytes:

@@ -6,7 +6,9 @@ An authority is made for each run: with a server and a client of 127.0.0.1, and 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from pipeline.access import AccessFiles
 from pipeline.wire import WireClient
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from remoting.security.tls import ServerTls, TlsFiles
+from remoting.security.tls.certificates import ServerTls, TlsFiles
 from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS
 
 pytestmark = pytest.mark.tcp
@@ -158,7 +160,7 @@ def test_a_process_has_a_client_with_tls_and_one_without_and_whatever_does_not_f
     async def without_tls() -> None:
         async with run_name_server(NameServerConfig(listen="127.0.0.1:0")) as server:
             assert await bare.brokers(server.address) == {}
-            mismatch = f"{server.address} does not use TLS, and this client does"
+            mismatch = f"{server.address} serves without TLS, and this client uses it"
             assert mismatch in await secured.refusal(server.address)
 
     served(certificates.tls(), with_tls)
@@ -224,6 +226,69 @@ def test_a_client_of_spark_that_shows_no_good_certificate_is_refused_at_once(
     served(certificates.tls(mutual=True), ask)
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_on_a_port_with_tls_on_demand_each_client_chooses(
+    certificates: Certificates,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    monkeypatch.setattr("remoting.security.tls.certificates.ACCESS_RELOAD_S", 0.01)
+    file = tmp_path / "both.pem"
+
+    def put(name: str) -> None:
+        file.write_bytes(certificates.of(name).read_bytes() + certificates.key_of(name).read_bytes())
+
+    put("server")
+    config = NameServerConfig(listen="127.0.0.1:0", grpc_tls=file, access=SERVER_ACCESS["access"])
+
+    async def main() -> None:
+        with anyio.fail_after(PATIENCE_S):
+            async with run_name_server(config) as server:
+                assert await state_of(server.address) == "namesrv"
+                certificates.trusted(monkeypatch)
+                assert await state_of(server.address) == "namesrv"
+                await ends_in_an_error(server.address)
+                put("expired")
+                assert "certificate has expired" in await refusal(server.address)
+                monkeypatch.delenv("RLAB_TLS_CA")
+                assert await state_of(server.address) == "namesrv"
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+async def ends_in_an_error(address: str) -> None:
+    """Begin with TLS, and go on with garbage: the server closes the connection, and no other."""
+    context = ssl.create_default_context(cafile=os.environ["RLAB_TLS_CA"])
+    reader, writer = await asyncio.open_connection(*address.split(":"), ssl=context)
+    writer.write(b"\xff" * 64)
+    assert b"a frame of 4294967295 bytes was announced" in await reader.read()
+    writer.close()
+
+
+async def refusal(address: str) -> str:
+    """Ask until the certificate of a server is refused; returns the reason."""
+    while True:
+        try:
+            await state_of(address)
+        except ConnectFailed as error:
+            return str(error)
+
+
+def test_where_all_connections_are_encrypted_clients_of_grpc_are_offered_their_protocol(
+    certificates: Certificates,
+) -> None:
+    async def ask(address: str) -> None:
+        context = ssl.create_default_context(cafile=str(certificates.ca))
+        context.set_alpn_protocols(["h2"])
+        _, writer = await asyncio.open_connection(*address.split(":"), ssl=context)
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+        writer.close()
+
+    served(certificates.tls(), ask)
+
+
 class HalfHandshakes:
     """Connections that have sent a part of the greeting of TLS."""
 
@@ -254,8 +319,8 @@ class HalfHandshakes:
 def test_of_too_many_handshakes_the_oldest_is_cut_and_a_client_still_gets_in(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    monkeypatch.setattr("remoting.security.arrivals.MAX_TLS_HANDSHAKES", 3)
-    monkeypatch.setattr("remoting.security.arrivals.MAX_TLS_HANDSHAKES_OF_ADDRESS", 2)
+    monkeypatch.setattr("remoting.security.tls.arrivals.MAX_TLS_HANDSHAKES", 3)
+    monkeypatch.setattr("remoting.security.tls.arrivals.MAX_TLS_HANDSHAKES_OF_ADDRESS", 2)
     certificates.trusted(monkeypatch)
 
     async def ask(address: str) -> None:
@@ -278,14 +343,14 @@ def test_of_too_many_handshakes_the_oldest_is_cut_and_a_client_still_gets_in(
 def test_handshakes_have_a_deadline_and_only_places_that_connections_leave(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoting.security.arrivals.UNAUTHENTICATED_S", 0.01)
+    monkeypatch.setattr("remoting.security.tls.arrivals.UNAUTHENTICATED_S", 0.01)
     certificates.trusted(monkeypatch)
 
     async def ask(address: str) -> None:
         with closing(HalfHandshakes(address)) as halves:
             await halves.more(1)
             await halves.are_cut(0)
-            monkeypatch.setattr("remoting.security.arrivals.UNAUTHENTICATED_S", PATIENCE_S)
+            monkeypatch.setattr("remoting.security.tls.arrivals.UNAUTHENTICATED_S", PATIENCE_S)
             await halves.more(2)  # there are two places
             async with RemotingClient(key=CLIENT_KEY) as client:
                 await client.request(address, RequestCode.GET_SERVER_STATE)

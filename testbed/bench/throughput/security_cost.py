@@ -19,7 +19,7 @@ from client import Message, Producer
 from model.limits import PULL_BATCH
 from remoting.security.key import SECRET_BYTES, Key
 from remoting.security.login import KEY_FILE
-from remoting.security.trust import TLS_CA
+from remoting.security.tls.trust import TLS_CA
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result

@@ -8,7 +8,7 @@ from cli.security.options import access_of, http_key_for, tls_of
 from cli.variables import NOT_OPTIONS
 from model.errors import ConfigError
 from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
-from remoting.security.tls import TlsFiles
+from remoting.security.tls.certificates import TlsFiles
 
 
 def test_a_network_takes_access_control_or_the_word_insecure() -> None:

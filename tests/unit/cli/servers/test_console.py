@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from console.server import ConsoleOptions
-from remoting.security.tls import TlsFiles
+from remoting.security.tls.certificates import TlsFiles
 
 
 def test_certificates_reach_the_pages_and_the_address_that_is_printed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,17 @@ def test_a_call_has_its_method_its_metadata_and_its_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("3S", 3_000), ("2M", 120_000), ("1H", 3_600_000), ("5u", 1), ("", None), ("x", None)]
+    ("text", "ms"),
+    [
+        ("3S", 3_000),
+        ("2M", 120_000),
+        ("1H", 3_600_000),
+        ("8999700u", 8_999),
+        ("9000000n", 9),
+        ("5x", None),
+        ("", None),
+        ("x", None),
+    ],
 )
 def test_the_deadline_of_a_call_is_read_in_every_unit(text: str, ms: int | None) -> None:
     assert GrpcCall(1, {"grpc-timeout": text}).timeout_ms == ms

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from model.errors import ConfigError
-from remoting.security.tls import ServerTls, TlsFiles
-from remoting.security.trust import client_context
+from remoting.security.tls.certificates import ServerTls, TlsFiles
+from remoting.security.tls.trust import client_context
 from testbed.cluster.certificates import make_certificate
 
 

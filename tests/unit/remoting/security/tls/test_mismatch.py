@@ -13,7 +13,7 @@ import trustme
 
 from remoting.codec import CODEC
 from remoting.command import RESPONSE
-from remoting.security.tls_mismatch import (
+from remoting.security.tls.mismatch import (
     MAX_PROBE_S,
     answers_plain_frames,
     is_refusal,

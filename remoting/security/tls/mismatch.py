@@ -41,6 +41,11 @@ def uses_tls(address: str, timeout_s: float) -> bool:
         return is_refusal(error)
 
 
+def requires_tls(address: str, timeout_s: float) -> bool:
+    """Whether the server at `host:port` uses TLS for all its clients; it may also offer TLS to those that want it."""
+    return uses_tls(address, timeout_s) and not answers_plain_frames(address, timeout_s)
+
+
 def answers_plain_frames(address: str, timeout_s: float) -> bool:
     """Whether the server at `host:port` answers a request that is not encrypted; the limits of time are the same."""
     try:

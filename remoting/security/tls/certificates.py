@@ -1,4 +1,4 @@
-"""TLS of servers: certificate and key from files, read again when they change.
+"""TLS of servers: certificate and key from files, read again when they change, or made in memory.
 
 With `client_ca`, each client needs a certificate that this authority has signed. Open connections keep their context:
 new files apply to later connections.
@@ -15,6 +15,7 @@ import anyio
 
 from model.access_limits import ACCESS_RELOAD_S
 from model.errors import ConfigError
+from model.extras import install_command
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,7 @@ class ServerTls:
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A resumed session of TLS 1.3 would not show its certificate again.
-        self.context.num_tickets = 0
+        self.context = _server_context()
         if files.client_ca is not None:
             self.context.verify_mode = ssl.CERT_REQUIRED
         self._stamp = self._stamps()
@@ -72,6 +70,29 @@ class ServerTls:
                     logger.warning("%s: reloaded, for connections from now on", self._files.cert)
             except ConfigError as error:
                 logger.error("the certificates were not reloaded, the previous ones stay in use: %s", error)
+
+
+def self_signed_context() -> ssl.SSLContext:
+    """The context of a server with a new certificate of this machine, which no client can check. Blocking: 0.2 s.
+
+    Raises:
+        ConfigError: the package that makes it is not installed.
+    """
+    try:
+        import trustme  # noqa: PLC0415 - it takes a tenth of a second, and most servers never need it
+    except ImportError:
+        raise ConfigError(f"no certificate can be made: {install_command('trustme')}") from None
+    context = _server_context()
+    trustme.CA().issue_cert("localhost", "127.0.0.1", "::1").configure_cert(context)
+    return context
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A resumed session of TLS 1.3 would not show its certificate again.
+    context.num_tickets = 0
+    return context
 
 
 def _paths(files: TlsFiles) -> list[Path]:
