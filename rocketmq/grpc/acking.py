@@ -42,7 +42,11 @@ def acknowledge(connection: GrpcConnection, call: GrpcCall, request: Any) -> Grp
             handles.append(parse_handle(entry.receipt_handle, connection.facts.broker_name()))
         except GrpcRefused as error:
             handles.append(error)
-    rows = [[each.topic, each.queue_id, each.token, [each.offset]] for each in handles if isinstance(each, Handle)]
+    offsets: dict[tuple[str, int, int], list[int]] = {}
+    for each in handles:
+        if isinstance(each, Handle):
+            offsets.setdefault((each.topic, each.queue_id, each.token), []).append(each.offset)
+    rows = [[*delivery, sorted(of_delivery)] for delivery, of_delivery in offsets.items()]
 
     def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         dead_rows: Any = msgpack.unpackb(body or b"\x90")

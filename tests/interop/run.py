@@ -31,6 +31,7 @@ from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client,
 from tests.interop.failover import failover
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
 from tests.interop.grpc import run as grpc
+from tests.interop.grpc.record import record
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
 from tests.interop.rates import rates
@@ -292,7 +293,12 @@ class Run:
             self.wrong += [f"{client}: {scene}: {outcome}" for scene, outcome in found.items() if outcome != "ok"]
 
     def record(self) -> None:
-        """Write a few frames of each client and of RocketMQ's servers."""
+        """Write a few frames of each client and of RocketMQ's servers, and the bytes of gRPC clients."""
+        for name in self.chosen(*grpc.CLIENTS) if "grpc" in self._arguments else ():
+            if (command := grpc.CLIENTS[name][1](self._directory / name)) is not None:
+                record(name, command)
+        if "grpc" in self._arguments:
+            return
         jars, recorder = self._jars_of_servers(NEWEST), Recorder()
         for client in self.chosen(*_CLIENTS):
             program = self.client(client)

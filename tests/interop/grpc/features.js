@@ -1,9 +1,10 @@
 // The features of RocketMQ's gRPC client for Node.js, one after another:
 //
-//     node features.js ADDRESS PREFIX [POLL_S RETRY_S]
+//     node features.js ADDRESS PREFIX [POLL_S RETRY_S [FEATURE ...]]
 //
 // Each uses the topic `PREFIX-number` and the group `PREFIX-number-g`, which exist already. A simple consumer lets a
-// receive wait POLL_S seconds, and a failed message has to come again within RETRY_S seconds.
+// receive wait POLL_S seconds, and a failed message has to come again within RETRY_S seconds. Named
+// features are run alone.
 'use strict';
 
 const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
@@ -11,7 +12,7 @@ const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer 
 const TransactionResolution = { COMMIT: 1, ROLLBACK: 2 }; // the client does not export it
 
 const [address, prefix, ...more] = process.argv.slice(2);
-const [pollMs, retryMs] = (more.length === 2 ? more : [2, 16]).map(seconds => seconds * 1000);
+const [pollMs, retryMs] = (more.length >= 2 ? more.slice(0, 2) : [2, 16]).map(seconds => seconds * 1000);
 const WAIT_MS = 40_000;
 const all = new FilterExpression('*');
 
@@ -234,6 +235,7 @@ async function main() {
   const producer = new Producer({ endpoints: address, namespace: '' });
   await producer.startup();
   for (const [number, [name, , run]] of FEATURES.entries()) {
+    if (more.length > 2 && !more.slice(2).includes(name)) continue;
     const topic = `${prefix}-${number}`;
     const outcome = await run(producer, topic, `${topic}-g`).then(() => 'ok', error => String(error).slice(0, 150).replace(/\s+/g, ' '));
     process.stdout.write(`feature\t${name}\t${outcome}\n`);

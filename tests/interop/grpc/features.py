@@ -1,10 +1,11 @@
 """The features of RocketMQ's gRPC client for Python, one after another.
 
-    python -I features.py ADDRESS PREFIX [POLL_S RETRY_S]
+    python -I features.py ADDRESS PREFIX [POLL_S RETRY_S [FEATURE ...]]
 
 It runs by itself, in an environment that has `rocketmq-python-client` and not this project: both have a package
 `rocketmq`. Each feature uses the topic `PREFIX-number` and the group `PREFIX-number-g`, which exist already. A simple
-consumer lets a receive wait POLL_S seconds, and a failed message has to come again within RETRY_S seconds.
+consumer lets a receive wait POLL_S seconds, and a failed message has to come again within RETRY_S seconds. Named
+features are run alone.
 """
 
 from __future__ import annotations
@@ -345,10 +346,14 @@ def main() -> None:
     if "--fields" in sys.argv:
         print_fields()
         return
-    topics = [f"{prefix}-{number}" for number in range(len(FEATURES))]
-    producer = mq.Producer(configuration, topics)
+    chosen = {
+        f"{prefix}-{number}": (name, run)
+        for number, (name, _, run) in enumerate(FEATURES)
+        if name in sys.argv[5:] or not sys.argv[5:]
+    }
+    producer = mq.Producer(configuration, list(chosen))
     producer.startup()
-    for topic, (name, _, run) in zip(topics, FEATURES, strict=True):
+    for topic, (name, run) in chosen.items():
         outcome = " ".join(error_of(run, producer, topic, f"{topic}-g").split())[:170] or "ok"
         sys.stdout.write(f"feature\t{name}\t{outcome}\n")
         sys.stdout.flush()

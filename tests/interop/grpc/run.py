@@ -87,14 +87,19 @@ CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
 def ours() -> Iterator[Endpoint]:
     """A name server and a broker of this project."""
     with cluster() as name_server:
-        to = ("--namesrv", name_server)
+        yield Endpoint(name_server, create_here(name_server))
 
-        def create(topic: str, kind: str) -> None:
-            _quietly([*RLAB, "topic", "create", topic, "--queues", "2", *to])
-            if kind == FIFO:
-                _quietly([*RLAB, "group", "set", f"{topic}-g", "--create", "--fifo", *to])
 
-        yield Endpoint(name_server, create)
+def create_here(name_server: str) -> Callable[[str, str], None]:
+    """Makes topics of servers of this project; see `Endpoint`."""
+    to = ("--namesrv", name_server)
+
+    def create(topic: str, kind: str) -> None:
+        _quietly([*RLAB, "topic", "create", topic, "--queues", "2", *to])
+        if kind == FIFO:
+            _quietly([*RLAB, "group", "set", f"{topic}-g", "--create", "--fifo", *to])
+
+    return create
 
 
 @contextmanager
