@@ -16,6 +16,7 @@ from pipeline.replay.costs import Costs, capacity_of, costs_of
 from pipeline.replay.recorded import Recorded, groups_in, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
+from pipeline.replay.targets import MemberTargets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,10 +171,14 @@ class Trials:
         self._recorded = recorded
         self._capacity_per_s = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
         self._known: dict[tuple[Any, ...], Costs] = {}
+        self._targets: dict[str, MemberTargets] = {}  # by strategy
 
     def run(self, rules: Rules) -> Tried:
         """Replay the trace under these rules and compute the costs."""
-        outcome = replay(self._recorded, rules)
+        targets = self._targets.get(rules.strategy)
+        if targets is None:
+            targets = self._targets[rules.strategy] = MemberTargets(self._recorded.group, rules.strategy)
+        outcome = replay(self._recorded, rules, targets)
         key = (rules.handover, outcome.moves, outcome.spans, outcome.alive, outcome.expired)
         costs = self._known.get(key)
         if costs is None:

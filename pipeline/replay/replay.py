@@ -33,6 +33,8 @@ from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes
 from pipeline.replay.targets import Members, MemberTargets, RouteId
 from pipeline.replay.trace_lookup import NEAR_MS, SAME_MS, TraceLookup
 
+_NO_CHANGE = plan_rebalance((), ())
+"""The plan of most passes: it revokes and acquires nothing, and `keep` is not used here."""
 _OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
 
 
@@ -93,16 +95,19 @@ class _Pass:
     granted: list[MessageQueue] = field(default_factory=list)
 
 
-def replay(recorded: Recorded, rules: Rules) -> ReplayOutcome:
-    """Replay the trace of a group under these rules."""
-    return _Replay(recorded, rules).run()
+def replay(recorded: Recorded, rules: Rules, targets: MemberTargets | None = None) -> ReplayOutcome:
+    """Replay the trace of a group under these rules.
+
+    Replays of one trace under one strategy may share their `targets`: most of them have the same member lists.
+    """
+    return _Replay(recorded, rules, targets or MemberTargets(recorded.group, rules.strategy)).run()
 
 
 class _Replay:
-    def __init__(self, recorded: Recorded, rules: Rules) -> None:
+    def __init__(self, recorded: Recorded, rules: Rules, targets: MemberTargets) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
         self._lookup = TraceLookup(recorded)
-        self._targets = MemberTargets(recorded.group, rules.strategy)
+        self._targets = targets
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
         self._members: dict[str, _Member] = {}
@@ -116,7 +121,8 @@ class _Replay:
         self._changes = shifted_changes(recorded.changes, rules)
         self._change_at = [change.at_ms for change in self._changes]
         self._versions = [change.version for change in recorded.changes]
-        self._views = views_of(self._changes)
+        self._views = [(targets.number_of(members), members) for members in views_of(self._changes)]
+        self._topics: dict[tuple[str, int, RouteId], tuple[RouteId, tuple[str, ...]]] = {}
 
     def run(self) -> ReplayOutcome:
         self._schedule_all()
@@ -321,11 +327,10 @@ class _Replay:
         if self._is_over(running) or client not in members:
             self._at(at_ms, lambda end_ms: self._end(running, end_ms))
             return
-        route = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
-        of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
-        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in sorted(of_others)}
-        running.target = frozenset(self._targets.target(client, view, members, route, others))
-        plan = plan_rebalance(member.owned, running.target)
+        route, of_others = self._subscribed(client, view, members, member.route)
+        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in of_others}
+        running.target = self._targets.target(client, view, members, route, others)
+        plan = _NO_CHANGE if member.owned.keys() == running.target else plan_rebalance(member.owned, running.target)
         for queue in plan.revoke:
             self._stop_consuming(client, queue, at_ms, "revoked")
         member.reacquire = {}
@@ -355,7 +360,17 @@ class _Replay:
             number = bisect_right(self._versions, recorded.version)
         else:
             number = bisect_right(self._change_at, (running.begin_ms + at_ms) / 2)
-        return number, self._views[number]
+        return self._views[number]
+
+    def _subscribed(self, client: str, view: int, members: Members, route: RouteId) -> tuple[RouteId, tuple[str, ...]]:
+        """Return the part of a member's route that it subscribes to, and the topics that only others subscribe to."""
+        key = (client, view, route)
+        found = self._topics.get(key)
+        if found is None:
+            own = tuple((topic, queues) for topic, queues in route if topic in members[client])
+            of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
+            found = self._topics[key] = (own, tuple(sorted(of_others)))
+        return found
 
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
         member = self._members[running.client]

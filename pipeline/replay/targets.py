@@ -1,4 +1,4 @@
-"""Targets of the members under a strategy, computed once per member list and route of a replay. Pure."""
+"""Targets of the members under a strategy, computed once per member list and route of all replays. Pure."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ class MemberTargets:
     def __init__(self, group: str, strategy: str) -> None:
         self._group = group
         self._strategy = strategy_named(strategy)
-        self._known: dict[tuple[int, RouteId], dict[str, tuple[MessageQueue, ...]]] = {}
+        self._known: dict[tuple[int, RouteId], dict[str, frozenset[MessageQueue]]] = {}
         self._arrays: dict[Queues, AllocateAll] = {}
+        self._numbers: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
+
+    def number_of(self, members: Members) -> int:
+        """Return the number that `target` knows this member list by: equal lists have one, also in other replays."""
+        return self._numbers.setdefault(tuple(members.items()), len(self._numbers))
 
     def target(
         self, client: str, view: int, members: Members, route: RouteId, others: Mapping[str, Queues]
-    ) -> tuple[MessageQueue, ...]:
-        """Return the target of a member, in the order of `client.rebalance.plan.allocate_target`.
+    ) -> frozenset[MessageQueue]:
+        """Return the target of a member.
 
-        `view` is the number of this member list, which identifies it in the cache; `route` has the topics of the
-        member, as it knows them, and `others` the topics that only other members subscribe to.
+        `view` is `number_of` this member list; `route` has the topics of the member, as it knows them, and `others` the
+        topics that only other members subscribe to.
         """
         known = self._known.setdefault((view, route), {})
         if client not in known:
@@ -44,7 +49,7 @@ class MemberTargets:
             if self._strategy.name == _BY_ARRAYS and all(_rectangle(queues) for _, queues in route):
                 known.update(self._by_arrays(members, queues_of))
             if client not in known:
-                known[client] = tuple(
+                known[client] = frozenset(
                     allocate_target(
                         self._strategy,
                         self._group,
@@ -57,7 +62,7 @@ class MemberTargets:
                 )
         return known[client]
 
-    def _by_arrays(self, members: Members, queues_of: Mapping[str, Queues]) -> dict[str, tuple[MessageQueue, ...]]:
+    def _by_arrays(self, members: Members, queues_of: Mapping[str, Queues]) -> dict[str, frozenset[MessageQueue]]:
         targets: dict[str, list[MessageQueue]] = {client: [] for client in members}
         for topic in sorted({topic for topics in members.values() for topic in topics}):
             queues = queues_of.get(topic, ())
@@ -68,7 +73,7 @@ class MemberTargets:
             arrays = self._arrays.setdefault(queues, AllocateAll(queue_set))
             for queue, owner in zip(queues, arrays.owners(_BY_ARRAYS, readers).tolist(), strict=True):
                 targets[readers[owner]].append(queue)
-        return {client: tuple(target) for client, target in targets.items()}
+        return {client: frozenset(target) for client, target in targets.items()}
 
 
 def _rectangle(queues: Sequence[MessageQueue]) -> QueueSet | None:
