@@ -27,7 +27,7 @@ class MemberTargets:
     def __init__(self, group: str, strategy: str) -> None:
         self._group = group
         self._strategy = strategy_named(strategy)
-        self._known: dict[tuple[int, RouteId], dict[str, frozenset[MessageQueue]]] = {}
+        self._known: dict[tuple[int, RouteId, RouteId], dict[str, frozenset[MessageQueue]]] = {}
         self._arrays: dict[Queues, AllocateAll] = {}
         self._numbers: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
 
@@ -43,7 +43,7 @@ class MemberTargets:
         `view` is `number_of` this member list; `route` has the topics of the member, as it knows them, and `others` the
         topics that only other members subscribe to.
         """
-        known = self._known.setdefault((view, route), {})
+        known = self._known.setdefault((view, route, tuple(others.items())), {})
         if client not in known:
             queues_of = {**others, **dict(route)}
             if self._strategy.name == _BY_ARRAYS and all(_rectangle(queues) for _, queues in route):

@@ -32,4 +32,25 @@ def test_targets_are_those_of_the_shipped_code(members: dict[str, tuple[str, ...
         view = GroupView(group="g", version=1, members=members)
         of_members = strategy_named(strategy)
         expected = allocate_target(of_members, "g", client, MessageModel.CLUSTERING, topics, ROUTES, view)
-        assert sorted(shares.target(client, 1, members, route, ROUTES)) == sorted(expected)
+        assert shares.target(client, shares.number_of(members), members, route, ROUTES) == frozenset(expected)
+
+
+@given(MEMBERS, MEMBERS)
+def test_equal_member_lists_have_one_number_and_others_have_another(
+    first: dict[str, tuple[str, ...]], second: dict[str, tuple[str, ...]]
+) -> None:
+    shares = MemberTargets("g", "AVG")
+    assert shares.number_of(dict(first)) == shares.number_of(first)
+    assert (shares.number_of(first) == shares.number_of(second)) is (first == second)
+
+
+def test_a_target_over_all_topics_follows_a_route_of_others_that_changes_while_the_members_stay() -> None:
+    members = {"a": ("t",), "b": ("t", "u")}
+    shares = MemberTargets("g", "BALANCED_STICKY")
+    view = shares.number_of(members)
+    one, many = ({"u": tuple(MessageQueue("u", "a", n) for n in range(count))} for count in (1, 8))
+
+    def load(others: dict[str, tuple[MessageQueue, ...]]) -> int:
+        return len(shares.target("a", view, members, (("t", ROUTES["t"]),), others))
+
+    assert (load(one), load(many), load(one)) == (4, 8, 4), "b has the queues of u"
