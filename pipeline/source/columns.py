@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -34,7 +35,7 @@ from model.decode import decode_or_keep
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.record import iter_records
-from pipeline.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.arrow_arrays import as_numpy, binaries, numbers, repeated, texts
 from pipeline.given_options import column_hint
 from pipeline.source.located import Located, gathered, gathered_text, headers_at, joined_pulls, located, record_starts
 from pipeline.source.options import SourceOptions
@@ -141,9 +142,10 @@ def _usual_batch(
     """Return the same from messages of the usual form; None if one has another form, or a pull lacks a record."""
     if not pulls:
         return []
-    if options.is_filtered or options.include_properties:
+    if options.include_properties or any(begins is None for begins in starts):
         return None
-    if any(begins is None or len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True)):
+    lacks = any(len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True))
+    if lacks and not options.is_filtered:
         return None
     data, begins = joined_pulls([one.body for one in pulls], starts)
     headers = headers_at(data, begins, HEADER_FIELDS)
@@ -151,18 +153,31 @@ def _usual_batch(
     if not wanted:
         return []
     found = located(data, begins[:wanted], headers[:wanted])
+    if found is not None and options.tags is not None:
+        found = _with_tags(found, options.tags)
     if found is None:
         return None
+    if not len(found.headers):
+        return []
     makers = _makers(queue, found.headers, (), options, optional=False) | _located_makers(found, options)
     arrays = [makers[field.name]() for field in schema]
     return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+
+
+def _with_tags(found: Located, tags: frozenset[str]) -> Located | None:
+    """Return the messages of these tags; None if a tag is not UTF-8. Brokers compare only the hashes of tags."""
+    of_messages = gathered_text(found.data, found.tag, is_nullable=False)
+    if of_messages is None:
+        return None
+    is_wanted = as_numpy(pc.is_in(of_messages, value_set=texts(sorted(tags))))
+    return found if is_wanted.all() else found.only(is_wanted)
 
 
 def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
     """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not UTF-8."""
     n = len(found.headers)
     return {
-        "key": lambda: gathered_text(found.data, found.key, is_nullable=True),
+        "key": lambda: gathered_text(found.keys_data, found.key, is_nullable=True),
         "tag": lambda: gathered_text(found.data, found.tag, is_nullable=True),
         "body": lambda: gathered(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
         "msg_id": lambda: gathered_text(found.data, found.message_id, is_nullable=False),

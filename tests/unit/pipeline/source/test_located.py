@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from model.record import encode_record
 from pipeline.source import columns
 from pipeline.source.columns import SCHEMA, arrow_batches
 from pipeline.source.located import record_starts
-from pipeline.source.options import parse_options
+from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.queue_reader import Pulled
 
 QUEUE = MessageQueue("orders", "a", 1)
@@ -34,38 +35,44 @@ def stored(messages: Sequence[Message], first: int = 0) -> bytes:
     )
 
 
-def table(pulls: Sequence[Pulled], end: int) -> pa.Table:
-    batches = list(arrow_batches(QUEUE, end, pulls, OPTIONS))
+def table(pulls: Sequence[Pulled], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
+    batches = list(arrow_batches(QUEUE, end, pulls, options))
     for batch in batches:
         batch.validate(full=True)
     return pa.Table.from_batches(batches, to_arrow_schema(SCHEMA, timezone="UTC"))
 
 
-def decoded(pulls: Sequence[Pulled], end: int) -> pa.Table:
+def decoded(pulls: Sequence[Pulled], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
     """The same by decoding each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "_usual_batch", lambda *_: None)
-        return table(pulls, end)
+        return table(pulls, end, options)
 
 
 messages = st.builds(
     Message,
     st.sampled_from(["orders", "o" * 40]),
     st.binary(min_size=1, max_size=70) | st.sampled_from([b"x" * 255, b"y" * 256, b"z" * 65_536]),
-    st.lists(st.sampled_from(["k", "key" * 12, "ü", "k" * 300]), max_size=2),
+    st.lists(st.sampled_from(["k", "key" * 12, "ü", "k" * 300]), max_size=2)
+    | st.lists(st.sampled_from(["k", "k1", "ü", " "]), max_size=17),
     st.sampled_from(["", "red", "r" * 31, "r" * 32, "grün"]),
     st.sampled_from([{}, {}, {"p": "q"}, {"ü": "x" * 300, "": ""}, {str(n): "v" * n for n in range(15, 31)}]),
 )
 
 
 @settings(max_examples=150)
-@given(st.lists(st.lists(messages, min_size=1, max_size=6), min_size=1, max_size=3), st.integers(1, 20))
-def test_what_is_found_is_what_is_decoded(parts: list[list[Message]], end: int) -> None:
+@given(
+    st.lists(st.lists(messages, min_size=1, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 20),
+    st.none() | st.sets(st.sampled_from(["", "red", "grün", "r" * 32, "other"]), min_size=1).map(frozenset),
+)
+def test_what_is_found_is_what_is_decoded(parts: list[list[Message]], end: int, tags: frozenset[str] | None) -> None:
+    options = replace(OPTIONS, tags=tags)
     pulls, first = [], 0
     for part in parts:
         pulls.append(Pulled(stored(part, first), first, first + len(part)))
         first += len(part)
-    assert table(pulls, end) == decoded(pulls, end)
+    assert table(pulls, end, options) == decoded(pulls, end, options)
 
 
 def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +82,14 @@ def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(columns, "add_records", fail)
     some = [Message("orders", b"x" * size, ["k1"] * (size % 2), "red" * (size % 3)) for size in (1, 200, 300, 70_000)]
     some += [Message("orders", b"x", ["ü"], "grün"), Message("orders", b"y", properties={"p": "q", "trace": "t" * 300})]
-    assert table([Pulled(stored(some), 0, 6)], 6).num_rows == 6
+    some += [Message("orders", b"x", ["k1", "ü", "k3"], "red")]
+    found = table([Pulled(stored(some), 0, 7)], 7)
+    assert found.num_rows == 7
+    assert found["key"].to_pylist()[-1] == "k1 ü k3"
+    of_tag = table([Pulled(stored(some), 0, 7)], 7, replace(OPTIONS, tags=frozenset({"grün"})))
+    assert of_tag["offset"].to_pylist() == [4]
+    kept = table([Pulled(stored(some[5:], 5), 0, 7)], 7, replace(OPTIONS, sql="a = 1"))
+    assert kept["offset"].to_pylist() == [5, 6], "the broker has left out the others"
 
 
 @given(st.binary(max_size=120))
