@@ -55,8 +55,11 @@ class OffsetsToCommit:
 
     def split_dirty(self) -> list[tuple[bool, dict[MessageQueue, int]]]:
         """The same as `dirty_offsets`, in parts that are not empty: (whether they are resets, offsets)."""
+        dirty = self.dirty_offsets()
+        if not dirty:
+            return []  # the usual case of an idle consumer
         parts: dict[bool, dict[MessageQueue, int]] = {False: {}, True: {}}
-        for queue, offset in self.dirty_offsets().items():
+        for queue, offset in dirty.items():
             parts[queue in self._resets][queue] = offset
         return [(reset, offsets) for reset, offsets in parts.items() if offsets]
 
