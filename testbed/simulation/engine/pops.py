@@ -98,15 +98,14 @@ def _in_words(group: str, topic: str, queue_id: int) -> str:
 
 async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck]) -> None:
     """Report the invisible messages of all brokers to the checks, by group, every `POLL_S`. Cancellation: it ends."""
+    simulation = cluster.simulation
+    standstill = simulation.network.standstill
     while True:
         overdue_s: dict[str, dict[Place, float]] = {group: {} for group in checks}
         waited_for: dict[str, dict[Place, int]] = {group: {} for group in checks}
-        simulation = cluster.simulation
         now = simulation.loop.time()
         for name, server in cluster.brokers.items():
-            host = server.process_host
-            standstill = simulation.network.standstill
-            if not server.serves or standstill.stands(host):
+            if not server.serves or standstill.stands(host := server.process_host):
                 continue  # it ends no invisible time while it stands still
             if now < standstill.went_on_at.get(host, float("-inf")) + READS_FIRST_S:
                 continue
@@ -114,12 +113,12 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
                 own_now = simulation.loop.time()
             pop = server.running.broker.pop
             for key, queue in pop.ledger.queues.items():
-                if key.group in checks:
-                    place = (name, _in_words(*key))
-                    if (deadline := queue.window.next_deadline()) is not None:
-                        overdue_s[key.group][place] = own_now - deadline
-                    if queue.window.due_count and pop.first_parked(key) is not None:
-                        waited_for[key.group][place] = queue.window.due_count
+                if key.group not in checks:
+                    continue
+                if (deadline := queue.window.next_deadline()) is not None:
+                    overdue_s[key.group][name, _in_words(*key)] = own_now - deadline
+                if queue.window.due_count and pop.first_parked(key) is not None:
+                    waited_for[key.group][name, _in_words(*key)] = queue.window.due_count
         for group, check in checks.items():
             check.check(overdue_s[group], waited_for[group], now)
         await anyio.sleep(POLL_S)

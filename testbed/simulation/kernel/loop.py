@@ -161,12 +161,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._closed:
             raise RuntimeError("Event loop is closed")
         handle = Timer(when, callback, args, self, context)
+        handle._scheduled = True
         if self.paused is not None:
             # A little later: code that compares its clock with the time of its timer must find that it has come.
             when += self.paused.behind_s() + 2 * _RESOLUTION_S
         heapq.heappush(self.timers, (when, next(self._timer_order), handle))
-        handle._scheduled = True
         return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See asyncio's."""
+        now_s = self.kernel.now_s if self.paused is None else self.time()
+        return self.call_at(now_s + delay, callback, *args, context=context)
 
     def close(self) -> None:
         """See asyncio's."""

@@ -66,11 +66,28 @@ class Soon(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """A timer of a virtual loop: asyncio's, with the types of its private attributes."""
+    """A timer of a virtual loop: asyncio's, without its record for the debug mode, as `Soon`.
+
+    It is made in one call, where asyncio needs three.
+    """
 
     __slots__ = ()
     _context: Context
     _scheduled: bool
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._when, self._scheduled = when, False
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
 
 
 Timers = list[tuple[float, int, Timer]]

@@ -259,6 +259,30 @@ def test_what_a_process_has_left_out_of_collections_is_left_out_after_a_simulati
     assert calls == ["freeze", "runs", "unfreeze", "runs"]
 
 
+def test_what_worlds_leave_is_collected_once_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    blocks = [1_000_000]
+
+    async def main(_: Simulation) -> None:
+        blocks[0] += 200_000
+
+    def collect() -> int:
+        blocks[0] -= 190_000
+        calls.append("collect")
+        return 0
+
+    monkeypatch.setattr(run, "_has_frozen_objects", lambda: False)
+    monkeypatch.setattr(run, "_leftovers", run._Leftovers())
+    monkeypatch.setattr(gc, "collect", collect)
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
+    run_simulation(main)
+    assert calls == ["collect"]  # the process is new
+    run_simulation(main)
+    assert calls == ["collect"]
+    run_simulation(main)
+    assert calls == ["collect"] * 2
+
+
 def test_what_a_process_has_left_out_of_collections_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(_: Simulation) -> None:
         pass
