@@ -144,3 +144,49 @@ A pop that waits for its delivery to be stored is still there then: producers ha
 
 MASTER_IS_PAUSED = MASTER_IS_STOPPED.replace("freeze_master", "pause_vm")
 """The same while its machine is paused: the clock of its lease stands where it was when it reads that."""
+
+MEMBER_IS_CUT_OFF = """
+lasts_s = 26.0
+[cluster]
+brokers = 1
+copies = 2
+elect = "auto"
+[promise]
+converge_s = 40.0
+settle_s = 90.0
+stale_s = 120.0
+[load]
+producers = 3
+messages = 400
+pause_s = 0.1
+keys = 20
+[[topic]]
+name = "orders"
+queues = 2
+[[group]]
+name = "billing"
+members = 2
+session_s = 4.0
+order = "key"
+work_s = 0.5
+[[step]]
+at_s = 1.0
+do = "slow"
+who = "billing-1"
+by_s = 4.0
+for_s = 20.0
+[[step]]
+at_s = 2.0
+do = "freeze_master"
+who = "broker-a-1"
+for_s = 12.0
+[[step]]
+at_s = 6.0
+do = "partition"
+who = "billing-1"
+to = "broker-a-2"
+for_s = 12.0
+"""
+"""A slow member keeps its queue through an election, and then does not reach the new master, which gives the queue to
+the other member. The first one still has messages when its session ends, and the old master wakes up.
+"""

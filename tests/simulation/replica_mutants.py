@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation.planted import Mutant
-from tests.simulation.quirk_programmes import MASTER_IS_PAUSED, MASTER_IS_STOPPED
+from tests.simulation.quirk_programmes import MASTER_IS_PAUSED, MASTER_IS_STOPPED, MEMBER_IS_CUT_OFF
 
 _COMMIT, _IN_SYNC = "replica/stream/commit_point.py", "replica/stream/in_sync.py"
 _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/applying.py", "broker/leases/service.py"
@@ -148,6 +148,22 @@ REPLICA_MUTANTS = (
         old="if n > self._announced and not self._is_deposed and self.lease.holds():",
         new="if n > self._announced and not self._is_deposed:",
         shown=("deposed-answer",),
+    ),
+    _of_sets(
+        name="lease-counted-from-the-confirmation",
+        text=MASTER_IS_STOPPED,
+        file="replica/stream/sender.py",
+        old="self.lease.confirmed(replica.replica_id, replica.confirmed_beacon)",
+        new="self.lease.confirmed(replica.replica_id, self.lease.clock())",
+        shown=("two-masters", "deposed-answer"),
+    ),
+    _of_sets(
+        name="dispatched-under-ended-leases",
+        text=MEMBER_IS_CUT_OFF,
+        file="client/instance/lease_session.py",
+        old="        return now < self._good_until and not self._connection.closed",
+        new="        return True",
+        shown=("double-owner",),
     ),
     _of_sets(
         name="lease-outlives-a-pause",
