@@ -43,6 +43,7 @@ from broker.pop.service import Pop
 from broker.retention.service import Retention
 from broker.retry.dead_letters import DeadLetters
 from broker.retry.delays import Delays
+from broker.retry.recalls import Recalls
 from broker.retry.send_back import SendBack
 from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
@@ -131,6 +132,7 @@ class Broker(Feature):
             self.assignment = add(Assignment(core, topics, groups))
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays, settings))
+        add(Recalls(core, topics, self.delays))
         add(DeadLetters(core, topics))
         transactions = None
         if Part.TRANSACTIONS in config.parts:

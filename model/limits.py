@@ -318,6 +318,10 @@ MAX_RESENT_MARKS = 10_000
 """Dead-letter messages of a queue that may be marked as re-sent while an older one is not."""
 MAX_DELAYED_MESSAGES = 1_000_000
 """Delayed messages on one broker; each costs it about 200 bytes of memory."""
+MAX_REMEMBERED_RECALLS = 10_000
+"""Recalls of delayed messages that a broker remembers, the last ones: a producer that repeats one, because its answer
+was lost, gets the same answer. The broker reads as many marks at its start.
+"""
 MAX_DELAY_MARKS = 100_000
 """Marks of deliveries that a broker remembers behind a message that waits for long. Beyond it pairs of marks are
 merged, and the next start reads some marks more than it needs.

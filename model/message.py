@@ -98,11 +98,19 @@ class MessageExt(NamedTuple):
 
 
 class SendResult(NamedTuple):
-    """Where a message was stored. RocketMQ: SendResult."""
+    """Where a message was stored. RocketMQ: SendResult.
+
+    Attributes:
+        queue: its queue.
+        offset: its offset there; -1 of a delayed message, which has none yet.
+        message_id: its id.
+        recall_handle: of a delayed message, for `Producer.recall`; else empty.
+    """
 
     queue: MessageQueue
     offset: int
     message_id: str
+    recall_handle: str = ""
 
 
 _pack = msgpack.Packer(autoreset=True).pack

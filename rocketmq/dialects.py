@@ -35,6 +35,7 @@ _BROKER_TRANSLATORS: dict[int, Translator] = {
     RequestCode.SEND_MESSAGE: sending.send,
     SEND_MESSAGE_V2: sending.send,
     RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.RECALL_MESSAGE: sending.recall,
     RequestCode.END_TRANSACTION: transactions.end,
     RequestCode.PULL_MESSAGE: pulling.pull,
     LITE_PULL_MESSAGE: pulling.pull,

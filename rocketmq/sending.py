@@ -14,7 +14,9 @@ import msgpack
 
 from model.errors import MessageIllegal
 from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
+from model.message_queue import MessageQueue
 from model.names import HALF_TOPIC, dlq_topic, is_group_topic, is_retry_topic
+from model.recall import handle_in
 from model.response_code import ResponseCode
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
@@ -157,6 +159,16 @@ def _delay_ms(properties: dict[str, str], now_ms: int) -> int:
     return 0
 
 
+def recall(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
+    """Translate the recall of a delayed message. RocketMQ: RecallMessageProcessor."""
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        return StockAnswer({"msgId": answered["message_id"]})
+
+    header = {"topic": fields.text("topic"), "handle": fields.text("recallHandle")}
+    return TranslatedRequest(RequestCode.RECALL_MESSAGE, header, None, answer)
+
+
 def _queue_id(caller: Caller, fields: Fields, topic: str) -> int:
     queue_id = fields.number("queueId")
     if queue_id >= 0:
@@ -182,8 +194,11 @@ def _answerer(
         topic_id, first = caller.facts.topic_id(topic), answered.get("offset", -1)
         places = range(first, first + len(ids)) if first >= 0 else [-1]
         store = caller.store
+        queue = MessageQueue(header["topic"], caller.facts.broker_name(), header["queue_id"])
+        recall_handle = handle_in(answered, queue, ids[0])
         return StockAnswer(
             {
+                **({"recallHandle": recall_handle} if recall_handle else {}),
                 "msgId": ",".join(offset_message_id(store, physical_offset(topic_id, queue_id, at)) for at in places),
                 "queueId": header["queue_id"],
                 "queueOffset": max(first, 0),

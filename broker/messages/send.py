@@ -75,17 +75,26 @@ class Sends(Feature):
         """Store a delayed message, or a copy of a failed message. It gets its offset when it is due."""
         header = request.header
         times_delivered = header.get("times_delivered") or 0
-        self._delays.delay(
+        due_ms = int(self._clock_ms()) + (header.get("delay_ms") or 0)
+        offset = self._delays.delay(
             request.body or b"",
             topic=header["topic"],
             queue_id=header["queue_id"],
             tag_hash=header["tag_hash"],
             times_delivered=times_delivered,
-            due_ms=int(self._clock_ms()) + (header.get("delay_ms") or 0),
+            due_ms=due_ms,
             sharer=sharer_of(connection.owner),
             is_retry=times_delivered > 0 and is_retry_topic(header["topic"]),
         )
-        self._answer_send(connection, request, header["topic"], header["queue_id"], -1)
+        place = {} if times_delivered else {"delayed_offset": offset, "due_ms": due_ms}
+
+        def written(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {"offset": -1, **place})
+            else:
+                connection.respond_error(request, failure, None if failure.definite else -1)
+
+        self._after_append(written, header["topic"], header["queue_id"])
 
     def send_batch(self, connection: Connection, request: Command) -> None:
         """Store several messages of one queue, all or none."""

@@ -157,6 +157,10 @@ class DelayTable:
         wanted = frozenset(offsets)
         return {offset: due_ms for due_ms, offset in self._heap if offset in wanted}
 
+    def due_at(self, due_ms: int) -> list[int]:
+        """The messages that are due at exactly this time."""
+        return [offset for due, offset in self._heap if due == due_ms and offset in self._pending]
+
     def remove_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """Remove and return (due, offset) of due messages, earliest first; each is then `done` or `requeue`."""
         due: list[tuple[int, int]] = []

@@ -13,7 +13,8 @@ If the wall clock is set back, no delay becomes longer: the due times of the wai
 If it is set ahead, messages become due earlier.
 
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
-    mark             msgpack [offset of the delayed message], or of several that went with their topic
+    mark             msgpack [offset of the delayed message], or of several that went with their topic; of a message
+                     that its producer has recalled: [offset, offset before it was copied, -1]
 
 The record of a delayed message has the number of its sharer in the place of the tag hash, by which nothing filters
 here: the array has a fixed length, which brokers of earlier commits unpack. A failed message has the complement of the
@@ -28,6 +29,7 @@ from typing import Any
 
 import msgpack
 
+from broker.durability.answers import Written
 from broker.durability.metadata import Number
 from broker.feature import Core, Destination, Feature, NeededMessage
 from broker.retry.delay_table import DelayTable, LowWater, Sharing
@@ -52,38 +54,42 @@ _AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 """Messages are delivered until they exceed this many bytes, and the others in the next event-loop iteration."""
 _RETRY_MS = 1_000
+RECALLED = -1
+"""The end of the mark of a message that its producer has recalled."""
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, beyond which no date is written."""
 
 
 class Delays(Feature):
-    """The delayed messages of one broker."""
+    """The delayed messages of one broker; `table` has those that wait."""
 
     def __init__(self, core: Core, topics: Topics) -> None:
         self._core = core
         self._store = core.store
         self._topics = topics.table
-        self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
+        self.topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         self._dropped = LogLines()
         self._clock_ahead_ms = self._ahead_ms()  # the clock minus the loop's time
         self._low_delayed = Number(core.metadata, "delay_parked", replicated=True)
         self._low_marks = Number(core.metadata, "delay_marks", replicated=True)
         low = self._load_low_water()
-        self._table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
+        self.table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
-        self._moving: dict[int, int | None] = {}  # copied, and not marked yet; with its due time if that has passed
+        # Copied or recalled, and not marked yet; with its due time if that has passed.
+        self._leaving: dict[int, int | None] = {}
+        self._delivering: dict[int, None] = {}  # and not marked yet
         self._recover(low, topics_are_complete=not topics.recreated)
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.table)
 
     def needed_from(self) -> dict[LogKey, int]:
         """The first message that is not delivered; the marks that matter were written after it."""
-        return {(self._topic_id, DELAYED): self._table.low_water().delayed}
+        return {(self.topic_id, DELAYED): self.table.low_water().delayed}
 
     def is_waiting(self, offset: int) -> bool:
         """Whether the delayed message at an offset of the schedule topic is still to be delivered."""
-        return offset in self._table
+        return offset in self.table
 
     def delay(
         self,
@@ -96,43 +102,75 @@ class Delays(Feature):
         due_ms: int,
         sharer: Sharer,
         is_retry: bool = False,
-    ) -> None:
-        """Store a message until it is due, and deliver it to a queue then; the barrier writes it.
+    ) -> int:
+        """Store a message until it is due, and deliver it to a queue then; the barrier writes it. Returns its offset.
 
         Raises:
             SystemBusy: there are too many delayed messages, in all or of this sharer.
         """
-        self._table.check_room(sharer, is_retry=is_retry)
+        self.table.check_room(sharer, is_retry=is_retry)
         self._check_clock()
         packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
         sharing = Sharing(sharer.number, is_retry)
-        offset = self._store.append(self._topic_id, DELAYED, packed, _tag_of(sharing))
-        self._table.hold(sharing)
+        offset = self._store.append(self.topic_id, DELAYED, packed, _tag_of(sharing))
+        self.table.hold(sharing)
 
         def written(failure: RlabError | None) -> None:
-            self._table.unhold(sharing)
+            self.table.unhold(sharing)
             if failure is None:
-                self._table.add(offset, due_ms, topic, sharing)
+                self.table.add(offset, due_ms, topic, sharing)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
 
         self._core.barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
+        return offset
+
+    # --- recalled messages -------------------------------------------------------------------------------------------
+
+    def can_leave(self, offset: int) -> bool:
+        """Whether a message waits, and is neither copied, recalled nor delivered at the moment."""
+        return offset in self.table and offset not in self._leaving and offset not in self._delivering
+
+    def is_leaving(self, offset: int) -> bool:
+        """Whether a message is copied or recalled at the moment."""
+        return offset in self._leaving
+
+    def leave(self, offset: int, original: int, then: Written) -> None:
+        """Drop a message that can leave; `then` is called once its mark is written, or with the error of the write."""
+        self._leaving[offset] = None
+        mark = self._store.append(self.topic_id, MARKS, msgpack.packb([offset, original, RECALLED]), 0)
+
+        def written(failure: RlabError | None) -> None:
+            overdue = self._leaving.pop(offset)
+            if failure is None:
+                self.table.done(offset, mark)
+            elif overdue is not None:
+                self._try_later(offset)
+            then(failure)
+
+        self._core.barrier.after_append(written, SCHEDULE_TOPIC, MARKS)
+
+    def read(self, offset: int) -> list[Any] | None:
+        """The record of a delayed message, see the module header; None if it is not stored. Raises `StoreError`."""
+        record = self._store.read_one(self.topic_id, DELAYED, offset)
+        delayed: Any = None if record is None else msgpack.unpackb(record.payload)
+        return None if delayed is None else list(delayed)
 
     # --- deleted topics ----------------------------------------------------------------------------------------------
 
     def topic_deleted(self, topic: str, cause: str) -> None:
         """Drop the messages that wait for a deleted topic, some at a time, beginning now."""
-        if n := self._table.delete_topic(topic):
+        if n := self.table.delete_topic(topic):
             text = "broker %s: %d delayed messages for topic %r are dropped: the topic was deleted"
             logger.warning(text, self._core.name, n, topic)
             self._core.driver.wake_by(self._core.loop.time())
 
     def _drop(self, offsets: list[int]) -> None:
-        mark = self._store.append(self._topic_id, MARKS, msgpack.packb(offsets), 0)
+        mark = self._store.append(self.topic_id, MARKS, msgpack.packb(offsets), 0)
 
         def written(failure: RlabError | None) -> None:
             for offset in offsets:
                 if failure is None:
-                    self._table.done(offset, mark)
+                    self.table.done(offset, mark)
                 else:
                     self._try_later(offset)
 
@@ -142,10 +180,10 @@ class Delays(Feature):
 
     def needed_message(self, key: LogKey) -> NeededMessage | None:
         """The oldest message that waits."""
-        if key != (self._topic_id, DELAYED) or not len(self._table):
+        if key != (self.topic_id, DELAYED) or not len(self.table):
             return None
         try:
-            delayed = self._read(self._table.low_water().delayed)
+            delayed = self._read(self.table.low_water().delayed)
         except StoreError:
             delayed = None
         if delayed is None:
@@ -162,10 +200,10 @@ class Delays(Feature):
 
     def destination_of(self, key: LogKey, offset: int) -> Destination | None:
         """The topic that a damaged message waited for, if it was not delivered before."""
-        if key != (self._topic_id, DELAYED):
+        if key != (self.topic_id, DELAYED):
             return None
-        if offset in self._table:
-            return Destination("delayed messages", self._table.topic_of(offset) or "")
+        if offset in self.table:
+            return Destination("delayed messages", self.table.topic_of(offset) or "")
         if offset not in self._lost:
             return None
         topic: Any = ""
@@ -179,14 +217,14 @@ class Delays(Feature):
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
         """Copy the messages that wait in the oldest segments, if that frees more than it writes; some at a time."""
-        if key != (self._topic_id, DELAYED):
+        if key != (self.topic_id, DELAYED):
             return False
         room = _BYTES_AT_ONCE
         try:
-            offsets = worth_moving(self._store.log, key, self._table.waiting(), before)
-            due_times = self._table.due_times(offsets)
+            offsets = worth_moving(self._store.log, key, self.table.waiting(), before)
+            due_times = self.table.due_times(offsets)
             for offset in offsets:
-                if offset in due_times and offset not in self._moving and room > 0:
+                if offset in due_times and offset not in self._leaving and room > 0:
                     delayed = self._read(offset)
                     if delayed is not None:
                         room -= len(delayed[-1])
@@ -198,18 +236,18 @@ class Delays(Feature):
 
     def _move(self, offset: int, due_ms: int, delayed: list[Any]) -> None:
         """Copy one message to the end of the log, and mark the original; in this order, so that a crash loses none."""
-        self._moving[offset] = None
+        self._leaving[offset] = None
         # The time of the table: a clock that was set back has made it another one than that of the original.
-        sharing = self._table.sharing_of(offset)
+        sharing = self.table.sharing_of(offset)
         packed = msgpack.packb([due_ms, *delayed[1:]])
-        copy = self._store.append(self._topic_id, DELAYED, packed, _tag_of(sharing))
-        mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
+        copy = self._store.append(self.topic_id, DELAYED, packed, _tag_of(sharing))
+        mark = self._store.append(self.topic_id, MARKS, msgpack.packb([offset]), 0)
 
         def written(failure: RlabError | None) -> None:
-            overdue = self._moving.pop(offset)
+            overdue = self._leaving.pop(offset)
             if failure is None:
-                self._table.add(copy, due_ms, self._table.topic_of(offset), sharing)
-                self._table.done(offset, mark)
+                self.table.add(copy, due_ms, self.table.topic_of(offset), sharing)
+                self.table.done(offset, mark)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
             elif overdue is not None:
                 self._try_later(offset)
@@ -223,7 +261,7 @@ class Delays(Feature):
 
     def next_deadline(self) -> float | None:
         """When the next message is due, loop time in seconds."""
-        due_ms = self._table.next_due_ms()
+        due_ms = self.table.next_due_ms()
         return None if due_ms is None else self._loop_time_of(due_ms)
 
     def expire(self, now: float) -> None:
@@ -231,15 +269,15 @@ class Delays(Feature):
         self._check_clock()
         room = _BYTES_AT_ONCE
         dropped: list[int] = []
-        for due_ms, offset in self._table.remove_due(int(self._core.clock_ms()), _AT_ONCE):
-            if offset in self._moving:
-                self._moving[offset] = due_ms  # its copy is delivered, or it is if that cannot be written
+        for due_ms, offset in self.table.remove_due(int(self._core.clock_ms()), _AT_ONCE):
+            if offset in self._leaving:
+                self._leaving[offset] = due_ms  # its copy is delivered, or it is if that cannot be written
                 continue
-            if self._table.topic_of(offset) is None:
+            if self.table.topic_of(offset) is None:
                 dropped.append(offset)
                 continue
             if room <= 0:
-                self._table.requeue(offset, due_ms)
+                self.table.requeue(offset, due_ms)
                 continue
             try:
                 delayed = self._read(offset)
@@ -260,40 +298,40 @@ class Delays(Feature):
         """Correct the due times if the clock was set back, before a message is added with a time of the new clock."""
         before, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
         if self._clock_ahead_ms < before - CLOCK_JUMP_MS:
-            self._table.shift(int(self._clock_ahead_ms - before))
+            self.table.shift(int(self._clock_ahead_ms - before))
 
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._core.clock_ms()) + _RETRY_MS
-        self._table.requeue(offset, retry_ms)
+        self.table.requeue(offset, retry_ms)
         self._core.driver.wake_by(self._loop_time_of(retry_ms))
 
     def _deliver_one(self, offset: int, delayed: list[Any]) -> None:
         _, topic, queue_id, tag_hash, times_delivered, payload = delayed
         entry = self._topics.get(topic)
+        self._delivering[offset] = None
         if entry is not None:
             queue_id = remaining_queue(entry.config, queue_id)
             self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
         else:
             text = "a delayed message for topic %r is dropped: the topic was deleted"
             self._dropped.warning(logger, self._core.loop.time(), text, topic)
-        mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
+        mark = self._store.append(self.topic_id, MARKS, msgpack.packb([offset]), 0)
 
         def written(failure: RlabError | None) -> None:
+            self._delivering.pop(offset, None)
             if failure is None:
-                self._table.done(offset, mark)
+                self.table.done(offset, mark)
             else:
                 self._try_later(offset)
 
         self._core.barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
 
     def _read(self, offset: int) -> list[Any] | None:
-        record = self._store.read_one(self._topic_id, DELAYED, offset)
-        if record is None:
+        delayed = self.read(offset)
+        if delayed is None:
             logger.error("delayed message %d is no longer stored", offset)
-            self._table.forget(offset)  # otherwise retention would keep every later message
-            return None
-        delayed: Any = msgpack.unpackb(record.payload)
-        return list(delayed)
+            self.table.forget(offset)  # otherwise retention would keep every later message
+        return delayed
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
@@ -305,8 +343,8 @@ class Delays(Feature):
         """
         noted = LowWater(self._low_delayed.read(), self._low_marks.read())
         low = LowWater(
-            min(noted.delayed, self._store.max_offset(self._topic_id, DELAYED)),
-            min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
+            min(noted.delayed, self._store.max_offset(self.topic_id, DELAYED)),
+            min(noted.marks, self._store.max_offset(self.topic_id, MARKS)),
         )
         if low != noted:
             logger.warning("delayed messages were lost with the end of the log: %s was stored, it has %s", noted, low)
@@ -320,8 +358,8 @@ class Delays(Feature):
         dropped.
         """
         now_ms = int(self._core.clock_ms())
-        expected = max(low.delayed, self._store.min_offset(self._topic_id, DELAYED))
-        for record in records_from(self._store, self._topic_id, DELAYED, low.delayed):
+        expected = max(low.delayed, self._store.min_offset(self.topic_id, DELAYED))
+        for record in records_from(self._store, self.topic_id, DELAYED, low.delayed):
             self._report_lost(expected, record.queue_offset)
             expected = record.queue_offset + 1
             delayed: Any = msgpack.unpackb(record.payload)
@@ -331,20 +369,21 @@ class Delays(Feature):
             topic = delayed[1]
             is_there = not topics_are_complete or self._topics.get(topic) is not None
             sharing = _sharing_of_tag(record.tag_hash)
-            self._table.add(record.queue_offset, due_ms, topic if is_there else None, sharing)
-        self._report_lost(expected, self._store.max_offset(self._topic_id, DELAYED))
-        for record in records_from(self._store, self._topic_id, MARKS, low.marks):
+            self.table.add(record.queue_offset, due_ms, topic if is_there else None, sharing)
+        self._report_lost(expected, self._store.max_offset(self.topic_id, DELAYED))
+        for record in records_from(self._store, self.topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
             for offset in mark:
-                self._table.done(offset, record.queue_offset)
-                self._lost.pop(offset, None)
+                if offset != RECALLED:
+                    self.table.done(offset, record.queue_offset)
+                    self._lost.pop(offset, None)
 
     def _report_lost(self, first: int, end: int) -> None:
         self._lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def close(self) -> None:
         """Store the offsets from which a restart has to read."""
-        self._save(self._table.low_water())
+        self._save(self.table.low_water())
 
     def _save(self, low: LowWater) -> None:
         self._low_delayed.save(low.delayed)

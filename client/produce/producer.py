@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgpack
@@ -27,6 +27,7 @@ from client.instance.user_code import observing
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
+from client.produce.recalling import recalling
 from client.produce.unknown_topics import UnknownTopics
 from model.arguments import check_callable
 from model.errors import (
@@ -42,6 +43,7 @@ from model.limits import MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
 from model.message import Message, SendResult, check_batch, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
+from model.recall import handle_in, parse_recall_handle
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -56,6 +58,7 @@ _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
 MAX_RETRIES = 100
 
+Result = TypeVar("Result")
 LatencySink = Callable[[float, bool], None]
 """Gets the seconds of a send, and whether it succeeded."""
 
@@ -201,10 +204,13 @@ class Producer(ClientLifecycle, Resident):
                 connection = self._masters.get(chosen.broker_name)
                 if connection is None or not connection.ready:
                     connection = await self._connection_to(chosen.broker_name, until - now, waits=until == deadline)
+                handle = ""
                 if delay_ms is None:
                     offset = await self._batcher.add(chosen, payload, hashed, until)
                 else:
-                    offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, until - now)
+                    header = {"topic": topic, "queue_id": chosen.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
+                    answer = raise_for_code(await connection.request(_SEND, header, payload, until - now)).header
+                    offset, handle = int(answer["offset"]), handle_in(answer, chosen, message_id)
             except RlabError as error:
                 self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt if error.definite else error
@@ -217,7 +223,7 @@ class Producer(ClientLifecycle, Resident):
             else:
                 if (latency_s := self._time() - now) >= self._noted_from_s:
                     self._note(chosen.broker_name, latency_s, now + latency_s, deadline)
-                return _new_tuple(SendResult, (chosen, offset, message_id))
+                return _new_tuple(SendResult, (chosen, offset, message_id, handle))
 
     async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
         """Send a message without waiting for an answer: it may be lost unnoticed.
@@ -259,7 +265,17 @@ class Producer(ClientLifecycle, Resident):
             return int(raise_for_code(answer).header["offset"])
 
         queue, first = await self._attempted(queues, key, send)
-        return [_new_tuple(SendResult, (queue, first + n, message_id)) for n, message_id in enumerate(ids)]
+        return [_new_tuple(SendResult, (queue, first + n, message_id, "")) for n, message_id in enumerate(ids)]
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Recall a delayed message that is not due yet, by the `recall_handle` of its send; returns its id. Idempotent.
+
+        QueryNotFound: it was delivered, or is not known. InvalidParameter: the handle is wrong, or of another topic.
+        RlabError: as `send`; with `definite` False it may be recalled. Cancellation: it may or may not be recalled.
+        """
+        self._publish_queues(check_topic(topic))  # refuses before the start and after the shutdown
+        queue = MessageQueue(topic, parse_recall_handle(handle).broker, 0)
+        return (await self._attempted((queue,), "", recalling(handle), is_fixed=True))[1]
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
@@ -286,19 +302,18 @@ class Producer(ClientLifecycle, Resident):
         message_id = f"{self._id_prefix}{self._sent:08x}"
         return message_id, encode_payload(message, int(self._clock_ms()), message_id)
 
-    async def _send_later(
-        self, connection: Connection, queue: MessageQueue, payload: bytes, hashed: int, delay_ms: int, timeout_s: float
-    ) -> int:
-        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
-        return int(raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"])
-
     async def _attempted(
         self,
         queues: tuple[MessageQueue, ...],
         key: str | None,
-        act: Callable[[MessageQueue, Connection, float], Awaitable[int]],
-    ) -> tuple[MessageQueue, int]:
-        """Call `act` with a queue and a connection, with the attempts of `send`; returns the queue and the result."""
+        act: Callable[[MessageQueue, Connection, float], Awaitable[Result]],
+        *,
+        is_fixed: bool = False,
+    ) -> tuple[MessageQueue, Result]:
+        """Call `act` with a queue and a connection, with the attempts of `send`; returns the queue and the result.
+
+        With `is_fixed` no attempt looks for other queues.
+        """
         topic, now = queues[0].topic, self._time()
         deadline, attempt = now + self._timeout_s, 1
         avoid: str | None = None
@@ -317,7 +332,7 @@ class Producer(ClientLifecycle, Resident):
                 if not (attempt := await self._next_attempt(attempt, error, chosen, others, deadline)):
                     raise doubt or error from None
                 now, avoid = self._time(), chosen.broker_name
-                if error.code in ELSEWHERE:
+                if error.code in ELSEWHERE and not is_fixed:
                     queues = await self._new_queues(topic, queues)
 
     async def _connection_to(self, broker_name: str, timeout_s: float, *, waits: bool = True) -> Connection:

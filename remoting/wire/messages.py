@@ -80,11 +80,24 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         body="payload (see `model/message.py`). With access control its topic has to be `topic`; for a copy for a "
         "retry, the sender has to have a right to it",
-        answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
+        answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet. With it, for "
+        "RECALL_MESSAGE and not of a copy for a retry, `delayed_offset` and `due_ms`: its place among the delayed "
+        "messages of the broker, and when it is due in wall clock ms",
         rank=Rank.DATA,
         names=(
             Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).requires(Right.CONSUME_OR_MANAGE),
         ),
+        effect=Effect.APPENDS,
+    ),
+    RequestCode.RECALL_MESSAGE: RequestSchema(
+        "producer -> broker",
+        "Recall a delayed message, so that it is not delivered. Repeating it changes nothing.",
+        (
+            _PRODUCED,
+            Field("handle", str, "see `model/recall.py`"),
+        ),
+        answer="once it is stored; header `message_id`. QUERY_NOT_FOUND when the message was delivered, or is not "
+        "known; INVALID_PARAMETER for a handle of another topic or broker",
         effect=Effect.APPENDS,
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(

@@ -7,7 +7,10 @@ from rocketmq.edge import ServerFacts
 from rocketmq.grpc import acking, joining, receiving, routes, sending, transactions
 from rocketmq.grpc.edge import TELEMETRY, GrpcDialect, Notifier, Rpc
 
-_NAME_SERVER_RPCS = {"QueryRoute": Rpc(routes.query_name_server, "QueryRouteRequest", "QueryRouteResponse")}
+_NAME_SERVER_RPCS = {
+    "QueryRoute": Rpc(routes.query_name_server, "QueryRouteRequest", "QueryRouteResponse"),
+    "RecallMessage": Rpc(sending.recall_at_name_server, "RecallMessageRequest", "RecallMessageResponse"),
+}
 _BROKER_RPCS = {
     "QueryRoute": Rpc(routes.query_broker, "QueryRouteRequest", "QueryRouteResponse"),
     TELEMETRY: Rpc(
@@ -18,6 +21,7 @@ _BROKER_RPCS = {
         joining.notify_client_termination, "NotifyClientTerminationRequest", "NotifyClientTerminationResponse"
     ),
     "SendMessage": Rpc(sending.send, "SendMessageRequest", "SendMessageResponse"),
+    "RecallMessage": Rpc(sending.recall, "RecallMessageRequest", "RecallMessageResponse"),
     "EndTransaction": Rpc(transactions.end, "EndTransactionRequest", "EndTransactionResponse"),
     "QueryAssignment": Rpc(receiving.query_assignment, "QueryAssignmentRequest", "QueryAssignmentResponse"),
     "ReceiveMessage": Rpc(receiving.receive, "ReceiveMessageRequest", "ReceiveMessageResponse"),

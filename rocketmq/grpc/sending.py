@@ -17,6 +17,8 @@ from model.errors import MessageIllegal
 from model.heartbeat import HeartbeatData
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_TRANSACTION_TIMEOUT_S
 from model.message import MAX_DELAY_MS, MESSAGE_GROUP, Message, check_message, encode_payload, tag_hash
+from model.message_queue import MessageQueue
+from model.recall import handle_in, parse_recall_handle
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
@@ -82,11 +84,14 @@ def send(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReques
         header: dict[str, Any] = {"topic": topic, "queue_id": queues[0], "tag_hash": hashes[0]}
         if delays[0] > 0 or topic_type is MessageType.DELAY:  # that topic takes nothing without a delay, however short
             header["delay_ms"] = delays[0]
-        return GrpcRequest(RequestCode.SEND_MESSAGE, header, payloads[0], _answer_translator(ids))
+        queue = MessageQueue(topic, connection.facts.broker_name(), queues[0])
+        return GrpcRequest(RequestCode.SEND_MESSAGE, header, payloads[0], _answer_translator(queue, ids))
     if any(delays):
         raise GrpcRefused(proto.BAD_REQUEST, "a delayed message is sent by itself, not with others")
     rows = list(zip(queues, hashes, payloads, strict=True))
-    return GrpcRequest(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), _answer_translator(ids))
+    queue = MessageQueue(topic, connection.facts.broker_name(), queues[0])
+    translator = _answer_translator(queue, ids)
+    return GrpcRequest(RequestCode.SEND_MESSAGES, {"topic": topic}, msgpack.packb(rows), translator)
 
 
 def _send_halves(connection: GrpcConnection, call: GrpcCall, topic: str, messages: Sequence[Any]) -> GrpcRequest:
@@ -141,17 +146,40 @@ def announce_producer(connection: GrpcConnection, client_id: str, topic: str) ->
         connection.send_own_request(RequestCode.HEART_BEAT, {}, producer_heartbeat(connection, client_id))
 
 
-def _answer_translator(ids: Sequence[str]) -> Any:
+def _answer_translator(queue: MessageQueue, ids: Sequence[str]) -> Any:
     def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         answered = answer_header["offset"]
         offsets = answered if isinstance(answered, list) else [answered]
         entries = [
-            MESSAGES["SendResultEntry"](status=status(proto.OK), message_id=each, offset=offset)
+            MESSAGES["SendResultEntry"](
+                status=status(proto.OK),
+                message_id=each,
+                offset=offset,
+                recall_handle=handle_in(answer_header, queue, each),
+            )
             for each, offset in zip(ids, offsets, strict=True)
         ]
         return [MESSAGES["SendMessageResponse"](status=status(proto.OK), entries=entries)]
 
     return answer
+
+
+def recall(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
+    """Translate the recall of a delayed message. RocketMQ: RecallMessageActivity."""
+    topic = required_topic(request.topic)
+
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        message_id = answer_header["message_id"]
+        return [MESSAGES["RecallMessageResponse"](status=status(proto.OK), message_id=message_id)]
+
+    return GrpcRequest(RequestCode.RECALL_MESSAGE, {"topic": topic, "handle": request.recall_handle}, None, answer)
+
+
+def recall_at_name_server(connection: GrpcConnection, call: GrpcCall, request: Any) -> list[Any]:
+    """Refuse a recall: a client sends it to the address that it was given, and a name server has no messages."""
+    broker = parse_recall_handle(request.recall_handle).broker
+    text = f"a name server recalls no messages: give this client the address of broker {broker[:100]!r}"
+    raise GrpcRefused(proto.NOT_IMPLEMENTED, text)
 
 
 def _queue_id(connection: GrpcConnection, topic: str, group: str) -> int:

@@ -27,6 +27,7 @@ _CODES: dict[int, int] = {
     ResponseCode.NOT_AUTHENTICATED: proto.UNAUTHORIZED,
     ResponseCode.TOPIC_NOT_EXIST: proto.TOPIC_NOT_FOUND,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: proto.GROUP_NOT_FOUND,
+    ResponseCode.QUERY_NOT_FOUND: proto.MESSAGE_NOT_FOUND,
     ResponseCode.PULL_NOT_FOUND: proto.MESSAGE_NOT_FOUND,
     ResponseCode.NO_MESSAGE: proto.INVALID_RECEIPT_HANDLE,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: proto.NOT_IMPLEMENTED,

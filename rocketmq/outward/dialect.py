@@ -15,6 +15,7 @@ _TRANSLATORS: dict[int, OutwardTranslator] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: routes.put_topic,
     RequestCode.SEND_MESSAGE: messages.send,
     RequestCode.SEND_BATCH_MESSAGE: messages.send_batch,
+    RequestCode.RECALL_MESSAGE: messages.recall,
     RequestCode.SEND_HALF_MESSAGE: transactions.half,
     RequestCode.END_TRANSACTION: transactions.end,
     RequestCode.HEART_BEAT: members.heartbeat,

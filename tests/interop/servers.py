@@ -81,10 +81,16 @@ Brokers = Callable[[], AbstractContextManager[Broker]]
 
 
 class Daemons:
-    """`rlab` processes of one cluster; `more` are options of each of them, `namesrv` those of the name server."""
+    """`rlab` processes of one cluster; `more` are options of each of them, `namesrv` those of the name server.
+
+    Attributes:
+        name_server: its address.
+        brokers: the address of each broker.
+    """
 
     def __init__(self, directory: Path, brokers: int, *more: str, namesrv: tuple[str, ...] = ()) -> None:
         self.processes: list[Process] = []
+        self.brokers: list[str] = []
         self._more = more
         self.name_server = self._start("namesrv", "--listen", "127.0.0.1:0", *namesrv)
         for n in range(brokers):
@@ -93,7 +99,7 @@ class Daemons:
     def start_broker(self, directory: Path, port: int = 0) -> Process:
         """Start a broker with the name and the data of a directory."""
         flags = ("--name", directory.name, "--listen", f"127.0.0.1:{port}", "--data", str(directory))
-        self._start("broker", *flags, "--namesrv", self.name_server)
+        self.brokers.append(self._start("broker", *flags, "--namesrv", self.name_server))
         return self.processes[-1]
 
     def start(self, *command: str) -> Process:

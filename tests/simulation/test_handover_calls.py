@@ -86,6 +86,10 @@ class Calls:
     async def call_send_later(self) -> None:
         await self.producer.send(self.message(), delay_ms=1000)
 
+    async def call_recall(self) -> None:
+        sent = await self.producer.send(self.message(), delay_ms=600_000)
+        await self.producer.recall("orders", sent.recall_handle)
+
     async def call_send_oneway(self) -> None:
         await self.producer.send_oneway(self.message())
 

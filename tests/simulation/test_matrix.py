@@ -16,6 +16,7 @@ import pytest
 
 from model.errors import NotAuthenticated
 from model.message import Message, encode_payload
+from model.recall import RecallHandle
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -44,7 +45,9 @@ WORDS = {
     "no-topic": ResponseCode.TOPIC_NOT_EXIST,
     "dead": ResponseCode.NO_MESSAGE,
     "lost": ResponseCode.LEASE_LOST,
+    "gone": ResponseCode.QUERY_NOT_FOUND,
 }
+RECALL = RecallHandle("orders", "broker-a", 0, "id", 0).text()
 GROUPS, TOPICS = NamePatterns(["g", "p"]), NamePatterns(["orders", "doomed-*"])
 ALL = Rights(
     produce=TOPICS, consume=TOPICS, groups=GROUPS, manage=NamePatterns(["orders", "g", "p", "doomed-*", "gone-*"])
@@ -111,6 +114,7 @@ MATRIX = (
     # Members first, so that the owner is one:
     Case(C.HEART_BEAT, {}, beat, "key key no no no ok own"),
     Case(C.SEND_MESSAGE, {**QUEUE, "tag_hash": 0}, PAYLOAD, "key key no ok no ok ok"),
+    Case(C.RECALL_MESSAGE, {**ORDERS, "handle": RECALL}, None, "key key no gone no gone gone"),
     Case(C.SEND_BATCH_MESSAGE, QUEUE, [[0, PAYLOAD]], "key key no ok no ok ok"),
     Case(C.SEND_MESSAGES, ORDERS, [[0, 0, PAYLOAD]], "key key no ok no ok ok"),
     Case(C.SEND_HALF_MESSAGE, {"group": "p"}, [["orders", 0, 0, -1, PAYLOAD]], "key key no no no ok ok"),

@@ -120,6 +120,19 @@ const FEATURES = [
     await consumer.ack(got);
     await consumer.shutdown();
   }],
+  ['recall', 'DELAY', async (producer, topic, group) => {
+    const consumer = await simple(topic, group);
+    const due = new Date(Date.now() + 4000);
+    const [recalled] = await Promise.all(['recalled', 'other'].map(
+      body => producer.send({ topic, body: Buffer.from(body), deliveryTimestamp: due })));
+    const receipt = await producer.recallMessage(topic, recalled.recallHandle);
+    check(receipt.messageId === recalled.messageId, JSON.stringify(receipt));
+    const [got] = await take(consumer, 1);
+    check(got.body.toString() === 'other', got.body.toString());
+    await consumer.ack(got);
+    check((await consumer.receive(16, 10_000)).length === 0, 'the recalled message came');
+    await consumer.shutdown();
+  }],
   ['simple: acknowledged once', 'NORMAL', async (producer, topic, group) => {
     const consumer = await simple(topic, group);
     await producer.send({ topic, body: Buffer.from('one') });

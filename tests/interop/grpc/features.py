@@ -251,6 +251,19 @@ def fifo(producer: Any, topic: str, group: str) -> None:
     consumer.shutdown()
 
 
+def recall(producer: Any, topic: str, group: str) -> None:
+    """A delayed message that is recalled does not come, and another one does."""
+    simple = Simple(topic, group)
+    due = int(time.time()) + 4
+    recalled, _ = (producer.send(message(topic, body, delivery_timestamp=due)) for body in (b"recalled", b"other"))
+    assert producer.recall_message(topic, recalled.recall_handle) == recalled.message_id
+    [got] = simple.take(1)
+    assert got.body == b"other", got
+    simple.ack(got)
+    assert not simple.consumer.receive(16, 10), "the recalled message came"
+    simple.consumer.shutdown()
+
+
 class Checker:
     """Answers checks of transactions, and keeps the bodies that it was asked about."""
 
@@ -312,6 +325,7 @@ FEATURES: tuple[tuple[str, str, Callable[[Any, str, str], None]], ...] = (
     ("body of 4 MiB", "NORMAL", large_body),
     ("unknown topic refused", "NORMAL", unknown_topic),
     ("delay", "DELAY", delay),
+    ("recall", "DELAY", recall),
     ("simple: acknowledged once", "NORMAL", acknowledge),
     ("simple: redelivered", "NORMAL", comes_again),
     ("simple: longer invisible", "NORMAL", change_invisible),

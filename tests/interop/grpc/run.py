@@ -22,7 +22,7 @@ from model.names import TEMPLATE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame, encode_frame
 from rocketmq.grpc.proto import MESSAGES
-from tests.interop.servers import RLAB, broker_of_rocketmq, cluster, free_port, pause, say, wait_for
+from tests.interop.servers import RLAB, Daemons, broker_of_rocketmq, free_port, pause, say, wait_for
 
 HERE = Path(__file__).parent
 PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client-nodejs@1.0.8"
@@ -85,9 +85,13 @@ CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
 
 @contextmanager
 def ours() -> Iterator[Endpoint]:
-    """A name server and a broker of this project."""
-    with cluster() as name_server:
-        yield Endpoint(name_server, create_here(name_server))
+    """A name server and a broker of this project; the broker is the endpoint: it alone recalls messages."""
+    with tempfile.TemporaryDirectory() as directory:
+        daemons = Daemons(Path(directory), 1)
+        try:
+            yield Endpoint(daemons.brokers[0], create_here(daemons.name_server))
+        finally:
+            daemons.stop()
 
 
 def create_here(name_server: str) -> Callable[[str, str], None]:

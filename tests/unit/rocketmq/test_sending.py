@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from base64 import b64decode
 
 import pytest
 
@@ -11,6 +12,7 @@ from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from model.topic_route import MessageType
+from remoting.request_code import RequestCode
 from rocketmq.message import place_of
 from tests.unit.broker.harness import Peer, World, simulated
 from tests.unit.rocketmq.stock_client import StockClient
@@ -97,6 +99,22 @@ async def test_a_delay_is_kept_however_the_client_says_it(world: World, properti
     await world.sleep(0.2)
     [message] = await read(peer)
     assert "DELAY" not in message.properties
+
+
+@simulated
+async def test_a_delayed_message_is_recalled_by_the_handle_that_its_send_was_answered_with(world: World) -> None:
+    await world.start_broker()
+    client, peer = await StockClient.connect(world), world.peer("a")
+    sent = await client.send(i="TIMER_DELAY_MS\x015000\x02UNIQ_KEY\x01ID")
+    handle = sent.fields["recallHandle"]
+    assert b64decode(handle, b"-_").split(b" ")[:3] == [b"v1", b"t", b"broker-a"]
+    for _ in range(2):
+        answer = await client.call(RequestCode.RECALL_MESSAGE, {"topic": "t", "recallHandle": handle})
+        assert (answer.code, answer.fields["msgId"]) == (0, "ID")
+    assert (await client.call(RequestCode.RECALL_MESSAGE, {"topic": "t", "recallHandle": "x"})).code != 0
+    await world.sleep(6)
+    assert await read(peer) == []
+    assert "recallHandle" not in (await client.send()).fields
 
 
 @simulated

@@ -10,6 +10,7 @@ import pytest
 
 from model.limits import MAX_BODY_BYTES
 from model.message import MAX_DELAY_MS
+from model.recall import RecallHandle
 from model.topic_route import MessageType
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, to_duration, to_timestamp
@@ -72,6 +73,44 @@ async def test_a_delayed_message_comes_at_its_time_and_one_of_the_past_at_once(w
     assert [each.body for each in await read(peer)] == [b"past"]
     await world.sleep(5.1)
     assert [each.body for each in await read(peer)] == [b"past", b"later"]
+
+
+@simulated
+async def test_a_delayed_message_is_recalled_by_its_handle_and_only_once_it_waits(world: World) -> None:
+    client, peer = await begin(world, queues=1)
+    due = to_timestamp(int(world.simulation.clock_ms()) + 5_000)
+    [recalled] = (await client.send(message_id="01A", message_type=proto.DELAY, delivery_timestamp=due)).entries
+    [late] = (await client.send(message_id="01B", message_type=proto.DELAY, delivery_timestamp=due)).entries
+    [plain] = (await client.send(message_id="01C")).entries
+    assert plain.recall_handle == ""
+
+    async def recall(handle: str, topic: str = "t") -> Any:
+        named = {"topic": MESSAGES["Resource"](name=topic), "recall_handle": handle}
+        return await client.one("RecallMessage", MESSAGES["RecallMessageRequest"](**named))
+
+    for _ in range(2):
+        answer = await recall(recalled.recall_handle)
+        assert (answer.status.code, answer.message_id) == (proto.OK, "01A")
+    await world.sleep(6)
+    assert [each.message_id for each in await read(peer)] == ["01C", "01B"]
+    refusals = [
+        (late.recall_handle, "t", proto.MESSAGE_NOT_FOUND),
+        (late.recall_handle, "nowhere", proto.TOPIC_NOT_FOUND),
+        ("x", "t", proto.BAD_REQUEST),
+        (recalled.recall_handle, "", proto.ILLEGAL_TOPIC),
+    ]
+    for handle, topic, code in refusals:
+        assert (await recall(handle, topic)).status.code == code, (handle, topic)
+
+
+@simulated
+async def test_a_name_server_that_is_asked_for_a_recall_names_the_broker_to_ask(world: World) -> None:
+    name_server = await world.start_name_server()
+    client = await GrpcClient.connect(world, address=name_server)
+    handle = RecallHandle("t", "broker-a", 5, "01A", 0).text()
+    answer = await client.one("RecallMessage", MESSAGES["RecallMessageRequest"](recall_handle=handle))
+    assert answer.status.code == proto.NOT_IMPLEMENTED
+    assert answer.status.message.endswith("give this client the address of broker 'broker-a'")
 
 
 @pytest.mark.parametrize("message_type", [each for each in MessageType if each is not MessageType.MIXED])

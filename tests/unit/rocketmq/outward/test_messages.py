@@ -65,6 +65,15 @@ def test_a_delay_is_a_level_where_there_is_one(delay_ms: int, version: int, name
     assert server.say(call, queueOffset=3)[0].header["offset"] == -1
 
 
+def test_a_recall_has_the_handle_that_the_server_answered_its_send_with() -> None:
+    server, call = sent(Message("t", b"m"), delay_ms=1234)
+    [stored] = server.say(call, queueOffset=3, recallHandle="abc")
+    assert stored.header == {"offset": -1, "recall_handle": "abc"}
+    [recall] = server.ask(RequestCode.RECALL_MESSAGE, {"topic": "t", "handle": "abc"})
+    assert (recall.code, recall.fields["topic"], recall.fields["recallHandle"]) == (370, "t", "abc")
+    assert server.say(recall, msgId="ID")[0].header == {"message_id": "ID"}
+
+
 def test_a_delay_that_a_server_would_not_keep_is_refused() -> None:
     with pytest.raises(MessageIllegal, match=r"before 5\.0 delays by 1, 5, 10"):
         sent(Message("t", b"m"), 409, delay_ms=1234)
