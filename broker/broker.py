@@ -96,10 +96,8 @@ class Broker(Feature):
     def __init__(
         self, config: BrokerConfig, store: MessageStore, metadata: MetadataStore, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self.config = config
-        self.store = store
-        self.metadata = metadata
-        self.loop = loop
+        self.config, self.loop = config, loop
+        self.store, self.metadata = store, metadata
         self._started_at = self._check_at = loop.time()
         run = self._begin_run()
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)

@@ -319,13 +319,9 @@ MAX_RESENT_MARKS = 10_000
 MAX_DELAYED_MESSAGES = 1_000_000
 """Delayed messages on one broker; each costs it about 200 bytes of memory."""
 MAX_REMEMBERED_RECALLS = 10_000
-"""Recalls of delayed messages that a broker remembers, the last ones: a producer that repeats one, because its answer
-was lost, gets the same answer. The broker reads as many marks at its start.
-"""
+"""Last recalls of delayed messages that a broker knows: a producer repeats one whose answer was lost."""
 MAX_DELAY_MARKS = 100_000
-"""Marks of deliveries that a broker remembers behind a message that waits for long. Beyond it pairs of marks are
-merged, and the next start reads some marks more than it needs.
-"""
+"""Marks of deliveries behind a message that waits for long. Beyond it pairs are merged, and a start reads more."""
 MAX_DELAYED_SENDS = 900_000
 """Delayed messages that producers sent with a delay; the other places are for retries of failed messages."""
 MAX_POP_WINDOW = 1_048_576

@@ -27,7 +27,7 @@ from client.instance.user_code import observing
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
-from client.produce.recalling import recalling
+from client.produce.recalling import recalling, send_later
 from client.produce.unknown_topics import UnknownTopics
 from model.arguments import check_callable
 from model.errors import (
@@ -43,7 +43,7 @@ from model.limits import MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
 from model.message import Message, SendResult, check_batch, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
-from model.recall import handle_in, parse_recall_handle
+from model.recall import parse_recall_handle
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -204,13 +204,10 @@ class Producer(ClientLifecycle, Resident):
                 connection = self._masters.get(chosen.broker_name)
                 if connection is None or not connection.ready:
                     connection = await self._connection_to(chosen.broker_name, until - now, waits=until == deadline)
-                handle = ""
                 if delay_ms is None:
-                    offset = await self._batcher.add(chosen, payload, hashed, until)
+                    offset, handle = await self._batcher.add(chosen, payload, hashed, until), ""
                 else:
-                    header = {"topic": topic, "queue_id": chosen.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
-                    answer = raise_for_code(await connection.request(_SEND, header, payload, until - now)).header
-                    offset, handle = int(answer["offset"]), handle_in(answer, chosen, message_id)
+                    offset, handle = await send_later(connection, chosen, message_id, payload, hashed, delay_ms, until)
             except RlabError as error:
                 self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt if error.definite else error

@@ -36,6 +36,8 @@ _BROKER_RPCS = {
 
 _BROKER_NOTIFIERS: dict[int, Notifier] = {
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: joining.verify_message,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: joining.running_info,
 }
 
 

@@ -5,12 +5,13 @@ RocketMQ: ClientActivity, GrpcClientSettingsManager.
 A client sends its settings over a stream that stays open as long as the client runs. The answer has settings that the
 client adopts: the number and the pauses of its retries, and the longest message. A consumer is a member of its group
 from its first heartbeat on, with the subscriptions of its settings, or, after a restart of the broker, of its last
-receives. A producer answers checks of transactions, over the same stream.
+receives. A producer answers checks of transactions, over the same stream. So does a consumer that an operator has
+consume one message, or asks for the stacks of its threads (`broker/groups/running.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -21,14 +22,17 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatDat
 from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_POP_BATCH
 from model.message import retry_delay_ms
 from model.names import check_group
+from model.record import iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
+from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
+from rocketmq.fields import json_bytes, kind_of
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, to_duration
-from rocketmq.grpc.receiving import required_group, to_expression
+from rocketmq.grpc.receiving import required_group, stored_message, to_expression
 from rocketmq.grpc.sending import producer_heartbeat
 from rocketmq.grpc.status import GrpcRefused, status
 
@@ -37,6 +41,12 @@ _SEND_ATTEMPTS, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, _PAUSE_FACTOR = 3, 10, 1_000
 _REQUEST_TIMEOUT_MS = 3_000
 _POLL_MS = 20_000
 """How long a push consumer lets a receive wait."""
+_CONSUME_RESULTS = {
+    proto.OK: "CR_SUCCESS",
+    proto.FAILED_TO_CONSUME: "CR_LATER",
+    proto.MESSAGE_CORRUPTED: "CR_RETURN_NULL",
+}
+"""Results of a message that a client consumed for an operator, as the tools of RocketMQ name them."""
 _CONSUMERS = (proto.PUSH_CONSUMER, proto.SIMPLE_CONSUMER)
 _SESSION_S = 30.0
 """A consumer sends a heartbeat every 10 s."""
@@ -44,10 +54,10 @@ _STRATEGY = "AVG"
 """The name that members of a group have to agree on; a member that pops has no strategy."""
 
 
-def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcRequest | list[Any]:
-    """Answer the settings of a client with those that it has to use; other commands need no answer."""
+def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcRequest | Command | list[Any]:
+    """Answer the settings of a client with those that it has to use, or pass on its answer to a request."""
     if not command.HasField("settings"):
-        return []
+        return _answer_of_client(connection, call, command) or []
     client_settings = command.settings
     settings = MESSAGES["Settings"](
         client_type=client_settings.client_type,
@@ -190,3 +200,70 @@ def _check_client_type(client_type: int) -> None:
     if client_type not in _CONSUMERS:
         text = f"clients of type {client_type} are not served: producers, push consumers and simple consumers are"
         raise GrpcRefused(proto.UNRECOGNIZED_CLIENT_TYPE, text)
+
+
+# --- requests of operators -------------------------------------------------------------------------------------------
+
+
+def verify_message(connection: GrpcConnection, opaque: int, header: Mapping[str, Any], body: bytes | None) -> Any:
+    """Translate the request that a consumer consumes one message now."""
+    record = next(iter_records(body or b""))
+    place = header["topic"], header["topic"], header["queue_id"], record.queue_offset, record.stored_ms
+    message = stored_message(connection, *place, record.payload)
+    message.system_properties.delivery_attempt = record.times_delivered + 1
+    command = MESSAGES["VerifyMessageCommand"](nonce=_nonce(opaque, header), message=message)
+    return MESSAGES["TelemetryCommand"](status=status(proto.OK), verify_message_command=command)
+
+
+def running_info(connection: GrpcConnection, opaque: int, header: Mapping[str, Any], body: bytes | None) -> Any:
+    """Translate the request for the state of a consumer, of which its client has only the stacks of its threads."""
+    if not header.get("stacks"):
+        info = _running_info(connection, header["client_id"], header["group"])
+        connection.peer.handle_soon(Command(RESPONSE, 0, opaque, {}, info))
+        return None
+    command = MESSAGES["PrintThreadStackTraceCommand"](nonce=_nonce(opaque, header))
+    return MESSAGES["TelemetryCommand"](status=status(proto.OK), print_thread_stack_trace_command=command)
+
+
+def _nonce(opaque: int, header: Mapping[str, Any]) -> str:
+    """The text by which a client answers a request, with all that the answer needs."""
+    return f"{opaque} {header['group']}"
+
+
+def _answer_of_client(connection: GrpcConnection, call: GrpcCall, command: Any) -> Command | None:
+    """The answer of a client to one of these requests; None for anything else that it sends."""
+    stacks = None
+    if command.HasField("thread_stack_trace"):
+        nonce, stacks = command.thread_stack_trace.nonce, command.thread_stack_trace.thread_stack_trace
+    elif command.HasField("verify_message_command"):  # the client of Node.js repeats the request
+        nonce = command.verify_message_command.nonce
+    else:
+        nonce = command.verify_message_result.nonce
+    opaque, _, group = nonce.partition(" ")
+    if not (opaque.isascii() and opaque.isdigit()):
+        return None
+    result = _CONSUME_RESULTS.get(command.status.code)
+    if stacks is not None and command.status.code == proto.OK:
+        return Command(RESPONSE, 0, int(opaque), {}, _running_info(connection, client_id_of(call), group, stacks))
+    if stacks is None and result is not None:
+        consumed = {"consumeResult": result, "remark": command.status.message, "order": False, "autoCommit": True}
+        return Command(RESPONSE, 0, int(opaque), {}, json_bytes({**consumed, "spentTimeMills": 0}))
+    remark = f"the client answered {command.status.code} {command.status.message}: its version may not support this"
+    return Command(RESPONSE, ResponseCode.SYSTEM_ERROR, int(opaque), {"remark": remark}, None)
+
+
+def _running_info(connection: GrpcConnection, client_id: str, group: str, stacks: str = "") -> bytes:
+    """The client and the subscriptions of a consumer, as the tools of RocketMQ read them: ConsumerRunningInfo."""
+    stream = connection.stream_of(client_id)
+    names = ("x-mq-language", "x-mq-client-version")
+    client = " ".join(stream.metadata.get(name, "") for name in names) if stream is not None else ""
+    filters = connection.groups.get(client_id, {}).get(group, {})
+    info = {
+        "properties": {"PROP_CONSUME_TYPE": "CONSUME_POP", "PROP_CLIENT_VERSION": client.strip()},
+        "subscriptionSet": [
+            {"topic": each.topic, "subString": each.expression, "subVersion": 0, "expressionType": kind_of(each)}
+            for each in (subscription_of(topic, given, 0) for topic, given in sorted(filters.items()))
+        ],
+        **{"mqTable": {}, "mqPopTable": {}, "statusTable": {}, "jstack": stacks},
+    }
+    return json_bytes(info)

@@ -30,6 +30,7 @@ from client import (
 from client.transactions.transaction import Transaction
 from model.errors import RlabError
 from model.offset_reset import ResetTo
+from model.recall import RecallHandle
 from model.topic_route import MessageType
 from model.transaction import TransactionState
 from remoting.connection import Connection
@@ -60,6 +61,7 @@ def arguments(topic: str, transaction: Transaction) -> dict[str, Any]:
         **{"message": message, "messages": [message], "transaction": transaction, "broker": "broker-a", "key": "k"},
         **{"allowed": True, "to": ResetTo.earliest(), "mode": "POP", "offset": 0, "timestamp_ms": 0},
         **{"invisible_s": 30.0, "message_id": "0" * 24, "message_type": MessageType.NORMAL},
+        "handle": RecallHandle(topic, "broker-a", 0, "0" * 24, 0).text(),
     }
 
 

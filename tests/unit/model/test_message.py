@@ -224,7 +224,7 @@ def test_a_consumed_message_has_every_field_and_prints_short() -> None:
 
 def test_a_send_result_says_where_the_message_is() -> None:
     queue = MessageQueue("t", "b", 1)
-    assert SendResult(queue, 5, "id") == (queue, 5, "id")
+    assert SendResult(queue, 5, "id") == (queue, 5, "id", "")
 
 
 def test_the_levels_are_those_of_rocketmq() -> None:

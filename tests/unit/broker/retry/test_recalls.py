@@ -88,9 +88,7 @@ async def test_the_only_delayed_message_is_known_as_recalled_after_a_restart(wor
 
 
 @simulated
-async def test_recalls_of_one_message_at_a_time_change_nothing_and_the_second_is_told_to_ask_again(
-    world: World,
-) -> None:
+async def test_of_two_recalls_of_a_message_at_a_time_the_second_has_to_be_repeated(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     await a.put_topic()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
 
 from model.grpc_limits import MAX_GRPC_CLIENTS
 from model.limits import MAX_BODY_BYTES
+from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, duration_ms
+from rocketmq.message import Host, offset_message_id
 from tests.unit.broker.harness import World, simulated
-from tests.unit.grpc_consuming import GROUP, received
+from tests.unit.grpc_consuming import GROUP, received, with_messages
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
+from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
 
 def producer_settings() -> Any:
@@ -168,3 +174,76 @@ async def test_a_producer_is_answered_while_it_lives_and_when_it_goes(world: Wor
     beat = await client.one("Heartbeat", MESSAGES["HeartbeatRequest"](client_type=proto.PRODUCER))
     gone = await client.one("NotifyClientTermination", MESSAGES["NotifyClientTerminationRequest"]())
     assert [beat.status.code, gone.status.code] == [proto.OK, proto.OK]
+
+
+# --- requests of operators -------------------------------------------------------------------------------------------
+
+
+async def asked_member(world: World) -> tuple[GrpcClient, int, Any, StockClient]:
+    """A consumer with its stream, and a tool of RocketMQ's."""
+    client = await with_messages(world, 1, tags="a")
+    number = client.open("Telemetry", x_mq_language="JAVA", x_mq_client_version="5.2.0")
+    answer = client.say(number, consumer_settings(), end=False)
+    await client.one("Heartbeat", heartbeat_of())
+    return client, number, answer, await StockClient.connect(world, "tool")
+
+
+def heartbeat_of() -> Any:
+    return MESSAGES["HeartbeatRequest"](group=GROUP, client_type=proto.PUSH_CONSUMER)
+
+
+def result_of(nonce: str, code: int, **more: Any) -> Any:
+    status = MESSAGES["Status"](code=code, message="why")
+    return MESSAGES["TelemetryCommand"](
+        status=status, **(more or {"verify_message_result": MESSAGES["VerifyMessageResult"](nonce=nonce)})
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "result"), [(proto.OK, "CR_SUCCESS"), (proto.FAILED_TO_CONSUME, "CR_LATER"), (proto.NOT_IMPLEMENTED, "")]
+)
+@simulated
+async def test_an_operator_has_a_consumer_consume_a_message_now(world: World, code: int, result: str) -> None:
+    client, number, answer, tool = await asked_member(world)
+    found = await tool.call(12, {"topic": "t", "key": "00", "maxNum": 1, "_UNIQUE_KEY_QUERY": "true"})
+    [stored] = messages_of(found)
+    message_id = offset_message_id(Host.of("10.0.0.1", 10911), stored["physical"])
+    reported = tool.begin(309, {"consumerGroup": "g", "clientId": "stock@1", "msgId": message_id})
+    await world.sleep(0.1)
+    command = last_of(answer.messages).verify_message_command
+    system = command.message.system_properties
+    assert (command.message.body, system.message_id, system.tag, system.delivery_attempt) == (b"0", "00", "a", 1)
+    client.say(number, result_of("999999 g", code), end=False)  # of no request
+    client.say(number, result_of(command.nonce, code), end=False)
+    frame = await reported
+    if result:
+        assert json.loads(frame.body or b"")["consumeResult"] == result
+    else:
+        assert (frame.code, "the client answered 50100 why" in (frame.remark or "")) == (1, True)
+
+
+@simulated
+async def test_an_operator_gets_the_stacks_of_a_consumer_and_its_subscriptions_without_them(world: World) -> None:
+    client, number, answer, tool = await asked_member(world)
+    asked = {"consumerGroup": "g", "clientId": "stock@1", "jstackEnable": "false"}
+    info = json.loads((await tool.call(307, asked)).body or b"")
+    assert info["properties"]["PROP_CLIENT_VERSION"] == "JAVA 5.2.0"
+    assert info["subscriptionSet"] == [{"topic": "t", "subString": "a||b", "subVersion": 0, "expressionType": "TAG"}]
+    reported = tool.begin(307, {**asked, "jstackEnable": "true"})
+    await world.sleep(0.1)
+    nonce = last_of(answer.messages).print_thread_stack_trace_command.nonce
+    trace = MESSAGES["ThreadStackTrace"](nonce=nonce, thread_stack_trace="main at x")
+    client.say(number, result_of(nonce, proto.OK, thread_stack_trace=trace), end=False)
+    assert json.loads((await reported).body or b"")["jstack"] == "main at x"
+    silent = await tool.call(307, {**asked, "jstackEnable": "true"})
+    assert (silent.code, "did not answer" in (silent.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
+
+
+@simulated
+async def test_a_consumer_whose_stream_has_ended_cannot_be_asked_and_the_operator_is_answered_so(world: World) -> None:
+    client, number, _, tool = await asked_member(world)
+    client.cancel(number)
+    await world.sleep(0.1)
+    frame = await tool.call(307, {"consumerGroup": "g", "clientId": "stock@1", "jstackEnable": "true"})
+    assert frame.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert "has no open Telemetry stream" in (frame.remark or "")
