@@ -35,6 +35,20 @@ class Command(NamedTuple):
     body: bytes | None
 
 
+class NamedOpaque(int):
+    """The opaque number of a request that came as a call of another protocol, with the name of the call there.
+
+    Such a protocol has the frames of several calls in one stream that cannot lose one of them.
+    """
+
+    name: str
+
+
+def call_name(command: Command) -> str:
+    """The name of a request in the protocol of its client; "" if that is the protocol of this project."""
+    return command.opaque.name if isinstance(command.opaque, NamedOpaque) else ""
+
+
 class Reply(NamedTuple):
     """The answer of a request handler; the connection adds the opaque."""
 

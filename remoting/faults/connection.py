@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from model.limits import FAULT_DRIP_S, MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
-from remoting.command import RESPONSE, Command
+from remoting.command import RESPONSE, Command, call_name
 from remoting.connection import Connection
 from remoting.session import Waiter
 
@@ -34,6 +35,9 @@ class Faults(Protocol):
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
         """Pass a command that has arrived, or carry out the fault that affects it."""
 
+    def answering(self, connection: FaultyConnection, request: Command, respond: Callable[[], None]) -> None:
+        """Let a call of another protocol be answered, or carry out the fault that affects its answer."""
+
     def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
         """Pass a frame that leaves, or carry out the fault that affects it."""
 
@@ -49,6 +53,7 @@ class FaultyConnection:
         self._class = type(connection)
         self._code = UNKNOWN  # request code of the frame that is being encoded
         self._answers = False  # whether that frame is an answer
+        self._has_calls = False  # whether its frames depend on each other, so that none may be lost or late
         self._backlog = bytearray()  # bytes that are held back
         self._drip: asyncio.TimerHandle | None = None
         self._kept: list[Command] = []  # commands that had arrived when reading stopped
@@ -69,6 +74,7 @@ class FaultyConnection:
 
     def _handle(self, command: Command) -> object:
         self._faults.identify(self, command)
+        self._has_calls = self._has_calls or bool(call_name(command))
         if self.connection.closed:
             return None
         if self.rate == 0:
@@ -98,6 +104,10 @@ class FaultyConnection:
     def _respond(
         self, request: Command, header: Mapping[str, Any] = {}, body: bytes | None = None, code: int = 0
     ) -> None:
+        if call_name(request):
+            answer = partial(self._class.respond, self.connection, request, header, body, code)
+            self._faults.answering(self, request, answer)
+            return
         self._code, self._answers = request.code, True
         self._class.respond(self.connection, request, header, body, code)
         self._code = UNKNOWN
@@ -108,7 +118,10 @@ class FaultyConnection:
         self._code = UNKNOWN
 
     def _send(self, frame: bytes) -> None:
-        self._faults.outgoing(self, frame, self._code, is_answer=self._answers)
+        if self._has_calls:
+            self.pass_out(frame)
+        else:
+            self._faults.outgoing(self, frame, self._code, is_answer=self._answers)
 
     def pass_out(self, frame: bytes) -> None:
         """Send a frame as without faults."""

@@ -24,6 +24,12 @@ from remoting.request_code import RequestCode
 TO_SERVER, TO_CLIENT = "to_server", "to_client"
 DIRECTIONS = ("", TO_SERVER, TO_CLIENT)
 SERVER_END, CLIENT_END = "server", "client"
+RPCS = (
+    *("QueryRoute", "Telemetry", "Heartbeat", "NotifyClientTermination", "SendMessage", "QueryAssignment"),
+    *("ReceiveMessage", "AckMessage", "ChangeInvisibleDuration", "ForwardMessageToDeadLetterQueue"),
+    *("EndTransaction", "RecallMessage"),
+)
+"""The calls of gRPC clients. RocketMQ: service.proto."""
 
 
 class FaultVerb(NamedTuple):
@@ -54,7 +60,7 @@ VERBS: dict[str, FaultVerb] = {
 """Every verb by its name."""
 
 _CHOICE = ("client", "group", "peer", "for_s", "n")
-_OF_FRAMES = ("code", "direction", "share", "one_in")
+_OF_FRAMES = ("code", "rpc", "direction", "share", "one_in")
 
 
 class Traffic(NamedTuple):
@@ -66,6 +72,7 @@ class Traffic(NamedTuple):
     client: str
     groups: tuple[str, ...]
     peer: str
+    rpc: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +85,7 @@ class ConnectionFault:
         group: a consumer or producer group.
         peer: host of the client, or host:port.
         code: name of a request. Without a direction it means the requests, not their answers.
+        rpc: name of a call of gRPC clients, such as AckMessage; in the same way.
         direction: `to_server` or `to_client`; "" for both.
         share: the part of the chosen frames that it affects, at random.
         one_in: it affects one in this many frames.
@@ -93,6 +101,7 @@ class ConnectionFault:
     group: str = ""
     peer: str = ""
     code: str = ""
+    rpc: str = ""
     direction: str = ""
     share: float = 1.0
     one_in: int = 1
@@ -115,6 +124,8 @@ class ConnectionFault:
             raise InvalidParameter(f"the fault {self.do} needs {missing[0]}")
         if self.code and self.code not in RequestCode.__members__:
             raise InvalidParameter(f"there is no request {self.code[:60]!r}{_near(self.code, RequestCode.__members__)}")
+        if self.rpc and self.rpc not in RPCS:
+            raise InvalidParameter(f"there is no call {self.rpc[:60]!r} of gRPC{_near(self.rpc, dict.fromkeys(RPCS))}")
         if self.direction not in DIRECTIONS or self.end not in (SERVER_END, CLIENT_END):
             raise InvalidParameter("direction is to_server or to_client, end is server or client")
         if not 0 < self.share <= 1:
@@ -130,7 +141,7 @@ class ConnectionFault:
     @property
     def on_frames(self) -> bool:
         """Whether it affects frames, not connections as a whole."""
-        return VERBS[self.do].on_frames and (self.do != "cut" or bool(self.code))
+        return VERBS[self.do].on_frames and (self.do != "cut" or bool(self.code or self.rpc))
 
     @property
     def is_lasting(self) -> bool:
@@ -148,6 +159,8 @@ class ConnectionFault:
     def hits(self, traffic: Traffic) -> bool:
         """Whether a frame is among those that it affects."""
         if self.code and (traffic.code != RequestCode[self.code] or (traffic.is_answer and not self.direction)):
+            return False
+        if self.rpc and (traffic.rpc != self.rpc or (traffic.is_answer and not self.direction)):
             return False
         if self.direction not in ("", traffic.direction):
             return False

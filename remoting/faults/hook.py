@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from model.limits import FAULT_REPORT_S, MAX_CONNECTIONS
-from remoting.command import Command
+from remoting.command import Command, call_name
 from remoting.connection import Connection
 from remoting.faults.active import Active, ActiveFaults
 from remoting.faults.connection import UNKNOWN, FaultyConnection
@@ -206,7 +206,7 @@ class FaultHook:
 
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
         """Pass a command that has arrived, or carry out the fault that affects it."""
-        active = self._choose(connection, command.code, TO_SERVER, is_answer)
+        active = self._choose(connection, command.code, TO_SERVER, is_answer, call_name(command))
         if active is None:
             return connection.pass_in(command)
         match active.fault.do:
@@ -218,6 +218,20 @@ class FaultHook:
             case "cut":
                 connection.reset()
         return None
+
+    def answering(self, connection: FaultyConnection, request: Command, respond: Callable[[], None]) -> None:
+        """Let a call of another protocol be answered, or carry out the fault that affects its answer."""
+        active = self._choose(connection, request.code, TO_CLIENT, True, call_name(request))
+        match active and active.fault.do:
+            case "delay":
+                assert active is not None
+                self._later(active, connection, TO_CLIENT, lambda _: respond(), None)
+            case "drop":
+                connection.connection.forget(request)
+            case "cut":
+                connection.reset()
+            case _:  # a call cannot be answered twice
+                respond()
 
     def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
         """Pass a frame that leaves, or carry out the fault that affects it."""
@@ -234,11 +248,13 @@ class FaultHook:
             case "cut":
                 connection.reset()
 
-    def _choose(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
+    def _choose(
+        self, connection: FaultyConnection, code: int, direction: str, is_answer: bool, rpc: str = ""
+    ) -> Active | None:
         who = self._identity(connection.connection)
         if is_answer and direction == TO_SERVER:
             code = UNKNOWN  # in an answer it is a response code
-        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.connection.peer))
+        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.connection.peer, rpc))
         if active is not None:
             self._count(active, connection.connection)
             if active.is_used_up:

@@ -21,7 +21,7 @@ from model.limits import MAX_GROUPS_OF_CLIENT
 from model.response_code import ResponseCode
 from model.subscription import Expression
 from remoting.codec import Peer
-from remoting.command import REQUEST, RESPONSE, Command
+from remoting.command import REQUEST, RESPONSE, Command, NamedOpaque
 from remoting.request_code import RequestCode
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import proto
@@ -182,7 +182,7 @@ def client_id_of(call: GrpcCall) -> str:
     return call.metadata["x-mq-client-id"]
 
 
-class GrpcOpaque(int):
+class GrpcOpaque(NamedOpaque):
     """The opaque number of an outstanding request, with its call and the translator of its answer."""
 
     call: GrpcCall
@@ -305,7 +305,7 @@ class GrpcEdge:
             return None
         self._opaque += 1
         opaque = GrpcOpaque(self._opaque)
-        opaque.call, opaque.rpc, opaque.request = call, rpc, translated
+        opaque.call, opaque.rpc, opaque.request, opaque.name = call, rpc, translated, call.method
         call.opaque = opaque
         return Command(REQUEST, translated.code, opaque, translated.header, translated.body)
 

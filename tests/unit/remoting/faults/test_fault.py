@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
-from remoting.faults.fault import DIRECTIONS, TO_CLIENT, TO_SERVER, VERBS, ConnectionFault, Traffic, fault_of
+from remoting.faults.fault import DIRECTIONS, RPCS, TO_CLIENT, TO_SERVER, VERBS, ConnectionFault, Traffic, fault_of
 from remoting.request_code import RequestCode
+from rocketmq.edge import ServerFacts
+from rocketmq.grpc.dialect import broker_grpc
 
 SEND = RequestCode.SEND_MESSAGE
 texts = st.sampled_from(["", "c1", "c2", "10.0.0.1@c1"])
@@ -20,11 +22,27 @@ def traffic(code: int = SEND, *, direction: str = TO_SERVER, is_answer: bool = F
     return Traffic(code, direction, is_answer, *({"client": "h@c1", "groups": ("g",), "peer": "h:1"} | more).values())
 
 
+def test_every_call_that_a_broker_serves_has_a_name_for_faults() -> None:
+    assert broker_grpc(ServerFacts()).rpcs.keys() <= set(RPCS)
+
+
+def test_a_call_of_another_protocol_is_chosen_by_its_name_and_its_answer_by_a_direction() -> None:
+    request, answer = traffic(rpc="AckMessage"), traffic(rpc="AckMessage", direction=TO_CLIENT, is_answer=True)
+    drop = fault_of({"do": "drop", "rpc": "AckMessage"})
+    assert [drop.hits(each) for each in (request, answer, traffic(), traffic(rpc="SendMessage"))] == [
+        *(True, False),
+        *(False, False),
+    ]
+    assert fault_of({"do": "drop", "rpc": "AckMessage", "direction": TO_CLIENT}).hits(answer)
+    assert fault_of({"do": "cut", "rpc": "AckMessage"}).on_frames, "it waits for such a call"
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
         ({}, "needs do"),
         ({"do": "dorp"}, "did you mean drop?"),
+        ({"do": "drop", "rpc": "AckMesage"}, "there is no call 'AckMesage' of gRPC; did you mean AckMessage?"),
         ({"do": "delay"}, "the fault delay needs by_s"),
         ({"do": "drop", "by_s": 1}, "drop does not read by_s"),
         ({"do": "pause", "code": "HEART_BEAT"}, "pause does not read code"),
