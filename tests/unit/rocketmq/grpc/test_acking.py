@@ -7,7 +7,7 @@ import pytest
 from model.limits import MAX_INVISIBLE_MS
 from rocketmq.grpc import proto
 from tests.unit.broker.harness import World, simulated
-from tests.unit.grpc_consuming import ack_of, bodies, change_of, dead_letter_of, received, with_messages
+from tests.unit.rocketmq.grpc.grpc_client import ack_of, bodies, change_of, dead_letter_of, received, with_messages
 from tests.unit.rocketmq.test_sending import read
 
 

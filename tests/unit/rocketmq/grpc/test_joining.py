@@ -15,8 +15,7 @@ from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, duration_ms
 from rocketmq.message import Host, offset_message_id
 from tests.unit.broker.harness import World, simulated
-from tests.unit.grpc_consuming import GROUP, received, with_messages
-from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
+from tests.unit.rocketmq.grpc.grpc_client import GROUP, GrpcClient, received, with_messages
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
 

@@ -10,17 +10,19 @@ from model.limits import MAX_INVISIBLE_MS
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration, to_timestamp
 from tests.unit.broker.harness import World, simulated
-from tests.unit.grpc_consuming import (
+from tests.unit.rocketmq.grpc.grpc_client import (
     GROUP,
+    GrpcClient,
     ack_of,
     bodies,
+    message_of,
     messages_in,
     read,
     receive_of,
     received,
+    send_of,
     with_messages,
 )
-from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 
 
 @simulated

@@ -12,8 +12,7 @@ from testbed.load.grpc import GrpcAnswer
 from tests.unit.broker.harness import Peer, World, simulated, unpacked
 from tests.unit.broker.transactions.test_checks import asked, join
 from tests.unit.broker.transactions.test_service import COMMIT, DONE, end, half, stored
-from tests.unit.grpc_consuming import received
-from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, received, send_of
 
 
 async def begin(world: World) -> tuple[GrpcClient, Peer]:

@@ -9,8 +9,7 @@ from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES
 from testbed.load.grpc import GrpcClientConnection
 from tests.unit.broker.harness import HOST, World, simulated
-from tests.unit.grpc_consuming import receive_of
-from tests.unit.rocketmq.grpc.grpc_client import message_of, send_of
+from tests.unit.rocketmq.grpc.grpc_client import message_of, receive_of, send_of
 
 BEAT = MESSAGES["HeartbeatRequest"](client_type=proto.PRODUCER)
 
