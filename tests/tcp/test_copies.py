@@ -121,7 +121,7 @@ def test_a_cluster_with_copies_goes_on_when_a_broker_is_killed_and_shows_how_to_
         os.kill(victim, signal.SIGKILL)
         text = r"broker-a-1 ended by itself \(exit code -9\); the others go on. To start it again: rlab (.*)"
         wait_until(lambda: re.search(text, cluster.stderr) is not None)
-        rlab_json("broker", "elect", "broker-a", "--replica", "2", *at, cwd=tmp_path)
+        wait_until(lambda: in_sync(at, tmp_path) == [2])
         assert rlab_json("produce", "orders", "--count", "10", *at, cwd=tmp_path)["sent"] == 10
         command = re.search(text, cluster.stderr)
         assert command is not None
