@@ -142,7 +142,7 @@ def _usual_batch(
     """Return the same from messages of the usual form; None if one has another form, or a pull lacks a record."""
     if not pulls:
         return []
-    if options.include_properties or any(begins is None for begins in starts):
+    if any(begins is None for begins in starts):
         return None
     lacks = any(len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True))
     if lacks and not options.is_filtered:
@@ -182,8 +182,31 @@ def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callabl
         "body": lambda: gathered(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
         "msg_id": lambda: gathered_text(found.data, found.message_id, is_nullable=False),
         "born_ts": lambda: _timestamps(found.born_ms),
-        "properties": lambda: pa.nulls(n, pa.map_(pa.string(), pa.string())),
+        "properties": lambda: _located_properties(found, options),
     }
+
+
+def _located_properties(found: Located, options: SourceOptions) -> pa.Array | None:
+    """Return the maps of the properties; None if a message has a property twice, of which a map has the last."""
+    kind, counts = pa.map_(pa.string(), pa.string()), found.properties.counts
+    if not options.include_properties:
+        return pa.nulls(len(counts), kind)
+    if not counts.any():
+        names = values = texts(())
+    else:
+        names, values = (
+            gathered_text(found.data, field, is_nullable=False)
+            for field in (found.properties.names, found.properties.values)
+        )
+    if names is None or values is None:
+        return None
+    if counts.max(initial=0) > 1:
+        owners = np.repeat(np.arange(len(counts)), counts).tolist()
+        if len(set(zip(owners, names.to_pylist(), strict=True))) < len(owners):
+            return None
+    bounds = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=bounds[1:])
+    return pa.MapArray.from_arrays(numbers(bounds, pa.int32()), names, values)
 
 
 def _batch(

@@ -28,6 +28,24 @@ _BIN8, _BIN32, _STR8, _STR32, _FIXSTR, _FIXMAP, _NOT_ASCII = 0xC4, 0xC6, 0xD9, 0
 _BORN_BYTES = 8
 
 
+class Properties(NamedTuple):
+    """The properties of messages, each name and value as a position and a length, by message.
+
+    Attributes:
+        counts: how many properties each message has.
+    """
+
+    counts: Any
+    names: tuple[Any, Any]
+    values: tuple[Any, Any]
+
+    def only(self, wanted: Any) -> Properties:
+        """Return the properties of the messages for which this array of bools is true."""
+        of_wanted = np.repeat(wanted, self.counts)
+        names, values = ((starts[of_wanted], lengths[of_wanted]) for starts, lengths in (self.names, self.values))
+        return Properties(self.counts[wanted], names, values)
+
+
 class Located(NamedTuple):
     """Fields of the messages in `data`, each as positions and lengths; the keys are in `keys_data`, with spaces."""
 
@@ -39,6 +57,7 @@ class Located(NamedTuple):
     key: tuple[Any, Any]
     message_id: tuple[Any, Any]
     born_ms: Any
+    properties: Properties
 
     def only(self, wanted: Any) -> Located:
         """Return the messages for which this array of bools is true."""
@@ -46,7 +65,8 @@ class Located(NamedTuple):
             (starts[wanted], lengths[wanted]) for starts, lengths in (self.body, self.tag, self.key, self.message_id)
         )
         columns = {"headers": self.headers[wanted], "born_ms": self.born_ms[wanted]}
-        return self._replace(**columns, body=body, tag=tag, key=key, message_id=message_id)
+        properties = self.properties.only(wanted)
+        return self._replace(**columns, body=body, tag=tag, key=key, message_id=message_id, properties=properties)
 
 
 def record_starts(body: bytes) -> Any:
@@ -91,13 +111,14 @@ def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> Located:
     body = _binary(buffer, topic[0] + topic[1])
     tag = _text(buffer, body[0] + body[1])
     keys_data, key, at = _keys(data, buffer, tag[0] + tag[1])
-    at = _after(buffer, _after_properties(data, buffer, at), _UINT64)
+    properties, at = _properties(data, buffer, at)
+    at = _after(buffer, at, _UINT64)
     born_ms = _fixed(buffer, at, _BORN_BYTES).view(">u8").reshape(-1)
     message_id = _text(buffer, at + _BORN_BYTES)
     # No length is negative, so this check ensures that all fields are within their records.
     if (message_id[0] + message_id[1] != starts + headers["length"]).any() or (born_ms >> np.uint64(63)).any():
         raise ValueError("a payload does not fill its record")
-    return Located(data, keys_data, headers, body, tag, key, message_id, born_ms.astype(np.int64))
+    return Located(data, keys_data, headers, body, tag, key, message_id, born_ms.astype(np.int64), properties)
 
 
 def _fixed(buffer: Any, at: Any, width: int) -> Any:
@@ -144,19 +165,23 @@ def _lengths(buffer: Any, at: Any, widths: Any) -> Any:
     return lengths
 
 
-def _after_properties(data: bytes, buffer: Any, at: Any) -> Any:
-    """Return the positions after the maps at these positions, which have at most 15 properties each."""
+def _properties(data: bytes, buffer: Any, at: Any) -> tuple[Properties, Any]:
+    """Return the properties of the maps at these positions, at most 15 in each, and the positions after the maps."""
     kinds = buffer[at]
     if ((kinds & 0xF0) != _FIXMAP).any():
         raise ValueError("a message has more properties, or its properties are not a map")
-    strings, at = 2 * (kinds & 0x0F).astype(np.int64), at + 1
-    for number in range(int(strings.max(initial=0))):
-        more = number < strings
-        field = _text(buffer, at[more])
-        at[more] = field[0] + field[1]
-        if int(at.max()) > len(data) or gathered_text(data, field, is_nullable=False) is None:
-            raise ValueError("a property is longer than its pull, or not UTF-8")
-    return at
+    counts, at = (kinds & 0x0F).astype(np.int64), at + 1
+    firsts = np.cumsum(counts) - counts  # of each message, in the arrays of all properties
+    found = np.zeros((4, int(counts.sum())), np.int64)
+    for number in range(int(counts.max(initial=0))):
+        more = number < counts
+        for row in (0, 2):
+            field = _text(buffer, at[more])
+            at[more] = field[0] + field[1]
+            found[row : row + 2, firsts[more] + number] = field
+            if int(at.max()) > len(data) or gathered_text(data, field, is_nullable=False) is None:
+                raise ValueError("a property is longer than its pull, or not UTF-8")
+    return Properties(counts, (found[0], found[1]), (found[2], found[3])), at
 
 
 def _keys(data: bytes, buffer: Any, at: Any) -> tuple[bytes, tuple[Any, Any], Any]:

@@ -56,7 +56,9 @@ messages = st.builds(
     st.lists(st.sampled_from(["k", "key" * 12, "ü", "k" * 300]), max_size=2)
     | st.lists(st.sampled_from(["k", "k1", "ü", " "]), max_size=17),
     st.sampled_from(["", "red", "r" * 31, "r" * 32, "grün"]),
-    st.sampled_from([{}, {}, {"p": "q"}, {"ü": "x" * 300, "": ""}, {str(n): "v" * n for n in range(15, 31)}]),
+    st.sampled_from(
+        [{}, {}, {"p": "q"}, {"p": "", "ü": "ü"}, {"ü": "x" * 300, "": ""}, {str(n): "v" * n for n in range(15, 31)}]
+    ),
 )
 
 
@@ -65,9 +67,12 @@ messages = st.builds(
     st.lists(st.lists(messages, min_size=1, max_size=6), min_size=1, max_size=3),
     st.integers(1, 20),
     st.none() | st.sets(st.sampled_from(["", "red", "grün", "r" * 32, "other"]), min_size=1).map(frozenset),
+    st.booleans(),
 )
-def test_what_is_found_is_what_is_decoded(parts: list[list[Message]], end: int, tags: frozenset[str] | None) -> None:
-    options = replace(OPTIONS, tags=tags)
+def test_what_is_found_is_what_is_decoded(
+    parts: list[list[Message]], end: int, tags: frozenset[str] | None, properties: bool
+) -> None:
+    options = replace(OPTIONS, tags=tags, include_properties=properties)
     pulls, first = [], 0
     for part in parts:
         pulls.append(Pulled(stored(part, first), first, first + len(part)))
@@ -88,6 +93,8 @@ def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPa
     assert found["key"].to_pylist()[-1] == "k1 ü k3"
     of_tag = table([Pulled(stored(some), 0, 7)], 7, replace(OPTIONS, tags=frozenset({"grün"})))
     assert of_tag["offset"].to_pylist() == [4]
+    whole = table([Pulled(stored(some), 0, 7)], 7, replace(OPTIONS, include_properties=True))
+    assert whole["properties"].to_pylist()[4:] == [[], [("p", "q"), ("trace", "t" * 300)], []]
     kept = table([Pulled(stored(some[5:], 5), 0, 7)], 7, replace(OPTIONS, sql="a = 1"))
     assert kept["offset"].to_pylist() == [5, 6], "the broker has left out the others"
 
@@ -108,3 +115,10 @@ def test_no_payload_is_taken_for_a_message_that_it_is_not(
     records = [encode_record(3, 1, offset, 7, 0, 0, 0, bytes(payload)) for offset in range(2)]
     pulls = [Pulled(stored([Message("orders", b"x")]), 0, 1), Pulled(b"".join(records[1:]), 1, 2)]
     assert table(pulls, 2) == decoded(pulls, 2)
+
+
+def test_a_property_that_a_message_has_twice_is_the_last_one() -> None:
+    one = stored([Message("orders", b"x", properties={"p": "1", "q": "2"})])
+    twice = one.replace(b"\xa1q", b"\xa1p")
+    options = replace(OPTIONS, include_properties=True)
+    assert table([Pulled(twice, 0, 1)], 1, options)["properties"].to_pylist() == [[("p", "2")]]
