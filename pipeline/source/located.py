@@ -28,7 +28,7 @@ _BIN8, _BIN32, _STR8, _STR32, _FIXSTR, _FIXMAP, _NOT_ASCII = 0xC4, 0xC6, 0xD9, 0
 _BORN_BYTES = 8
 
 
-class Properties(NamedTuple):
+class LocatedProperties(NamedTuple):
     """The properties of messages, each name and value as a position and a length, by message.
 
     Attributes:
@@ -39,11 +39,11 @@ class Properties(NamedTuple):
     names: tuple[Any, Any]
     values: tuple[Any, Any]
 
-    def only(self, wanted: Any) -> Properties:
+    def only(self, wanted: Any) -> LocatedProperties:
         """Return the properties of the messages for which this array of bools is true."""
         of_wanted = np.repeat(wanted, self.counts)
         names, values = ((starts[of_wanted], lengths[of_wanted]) for starts, lengths in (self.names, self.values))
-        return Properties(self.counts[wanted], names, values)
+        return LocatedProperties(self.counts[wanted], names, values)
 
 
 class Located(NamedTuple):
@@ -57,7 +57,7 @@ class Located(NamedTuple):
     key: tuple[Any, Any]
     message_id: tuple[Any, Any]
     born_ms: Any
-    properties: Properties
+    properties: LocatedProperties
 
     def only(self, wanted: Any) -> Located:
         """Return the messages for which this array of bools is true."""
@@ -165,7 +165,7 @@ def _lengths(buffer: Any, at: Any, widths: Any) -> Any:
     return lengths
 
 
-def _properties(data: bytes, buffer: Any, at: Any) -> tuple[Properties, Any]:
+def _properties(data: bytes, buffer: Any, at: Any) -> tuple[LocatedProperties, Any]:
     """Return the properties of the maps at these positions, at most 15 in each, and the positions after the maps."""
     kinds = buffer[at]
     if ((kinds & 0xF0) != _FIXMAP).any():
@@ -181,7 +181,7 @@ def _properties(data: bytes, buffer: Any, at: Any) -> tuple[Properties, Any]:
             found[row : row + 2, firsts[more] + number] = field
             if int(at.max()) > len(data) or gathered_text(data, field, is_nullable=False) is None:
                 raise ValueError("a property is longer than its pull, or not UTF-8")
-    return Properties(counts, (found[0], found[1]), (found[2], found[3])), at
+    return LocatedProperties(counts, (found[0], found[1]), (found[2], found[3])), at
 
 
 def _keys(data: bytes, buffer: Any, at: Any) -> tuple[bytes, tuple[Any, Any], Any]:
