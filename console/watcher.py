@@ -24,6 +24,7 @@ from client.config import wall_clock_ms
 from console.channel import Channel
 from console.matrix import Row, changed, gone, members_of, rows_of, with_progress
 from console.overview import overview
+from model.counted import counted
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.limits import MAX_CONSOLE_GROUPS
 from pictures.group_picture import GroupPicture
@@ -134,7 +135,9 @@ class Watcher:
             return
         idle = [name for name, subject in self._groups.items() if not subject.pages]
         if not idle:
-            raise ServiceNotAvailable(f"{len(self._groups)} groups are watched already: close some pages")
+            raise ServiceNotAvailable(
+                f"{counted(len(self._groups), 'group', 'is', 'are')} watched already: close some pages"
+            )
         del self._groups[min(idle, key=lambda name: self._groups[name].left_at)]
 
     def group_document(self, group: str, subject: Subject) -> dict[str, Any]:

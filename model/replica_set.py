@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from model.arguments import check_whole, shown
+from model.counted import counted
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, NegativeAnswer
 from model.names import check_id
 from model.replica_limits import (
@@ -304,7 +305,7 @@ def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
         if before is None and member.replica_id <= old.last_replica_id:
             _refuse(new, f"replica id {member.replica_id} was given already, and is never given again")
         if before is not None and member.incarnation < before.incarnation:
-            _refuse(new, f"replica {member.replica_id} has started {before.incarnation} times already")
+            _refuse(new, f"replica {member.replica_id} has started {counted(before.incarnation, 'time')} already")
 
 
 def restored_rows(copy: Iterable[ReplicaSet]) -> tuple[int, list[ReplicaSet]]:

@@ -164,10 +164,10 @@ class RemotingServer:
             self._refuse_connection(connection, ServiceNotAvailable("the server is shutting down"))
         elif self.places <= 0:
             self._refuse_connection(
-                connection, SystemBusy(f"this server has its {self._max_connections} connections already")
+                connection, SystemBusy(f"this server has as many connections as it may: {self._max_connections}")
             )
         elif not self._addresses.admit(connection.peer):
-            error = SystemBusy(f"your address has its {self._addresses.limit} connections to this server already")
+            error = SystemBusy(f"your address has as many connections as it may: {self._addresses.limit}")
             self._refuse_connection(connection, error)
         else:
             try:
@@ -207,7 +207,7 @@ class RemotingServer:
             if handler is None:
                 raise RequestCodeNotSupported(f"request code {request.code} is not served here: check host and port")
             if connection.unanswered > MAX_IN_FLIGHT_REQUESTS:
-                raise FlowControl(f"{connection.unanswered} requests of this connection are unanswered: wait for some")
+                raise FlowControl(f"this connection has too many unanswered requests, {connection.unanswered}: wait")
             if self._memory.unanswered_bytes > MAX_UNANSWERED_BYTES and is_new_work(request.code):
                 raise self._memory_is_full()
             if self._stopping:

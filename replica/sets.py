@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from model.counted import counted
 from model.errors import IllegalOperation
 from model.replica_limits import MAX_REPLICAS
 from model.replica_set import NO_MASTER, Acks, Replica, ReplicaSet
@@ -184,8 +185,9 @@ def in_sync_with(row: ReplicaSet, replica_id: int, *, by: int, epoch: int, incar
     member = _member(row, replica_id)
     if member.incarnation != incarnation:
         raise ReplicaRestarted(
-            f"replica {replica_id} of set {row.name} has started {member.incarnation} times, and this is the process "
-            f"of start {incarnation}: two processes use one replica id, or this one is from a copied directory"
+            f"replica {replica_id} of set {row.name} has started {counted(member.incarnation, 'time')}, and this is "
+            f"the process of start {incarnation}: two processes use one replica id, or this one is from a copied "
+            "directory"
         )
     return replace(row, in_sync=tuple(sorted({*row.in_sync, replica_id})))
 

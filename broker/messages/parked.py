@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
+from model.counted import counted
 from model.limits import MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, SHARE_OF_ONE
 from remoting.command import Command
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
@@ -83,7 +84,9 @@ class ParkedRequests(Generic[One]):
         """Why no more can be parked at a place, by anyone or by this sharer; empty if one more can."""
         here = len(self._at.get(topic, {}).get(key, ()))
         if self._n >= self._max_parked or here >= self._max_per_place:
-            return f"{here} requests are held at this queue and {self._n} on this broker: retry later"
+            return (
+                f"{counted(here, 'request', 'is', 'are')} held at this queue and {self._n} on this broker: retry later"
+            )
         if not sharer.number:
             return ""
         of_one = self._of_sharer_at.get(((topic, key), sharer.number), 0)

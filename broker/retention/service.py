@@ -25,6 +25,7 @@ from broker.store.disk.options import MIB
 from broker.store.message_store import SegmentSpan
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
+from model.counted import counted
 from model.events import EventKind
 from model.limits import CLOCK_SAVED_MS, MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
 
@@ -46,7 +47,9 @@ class Held(NamedTuple):
     @property
     def text(self) -> str:
         """One sentence, with the amount."""
-        return f"{self.what} {self.segments} segments ({self.size_bytes / MIB:.1f} MiB) that would be deleted"
+        return (
+            f"{self.what} {counted(self.segments, 'segment')} ({self.size_bytes / MIB:.1f} MiB) that would be deleted"
+        )
 
 
 NOTHING_HELD = Held(0, 0, ("", ""), "", "")

@@ -41,8 +41,8 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
     for each in groups:
         if each.waiting:
             print_note(
-                f"note: {each.waiting} transactions of {each.group} wait for a producer of that group that answers "
-                "checks: start one"
+                f"note: {counted(each.waiting, 'transaction', 'waits', 'wait')} for a producer of {each.group} that "
+                "answers checks: start one"
             )
 
 

@@ -107,7 +107,9 @@ def crash(
 
     _check_given(context, _OF_COPIES if copies is None else _OF_BROKERS, copies)
     if copies is None and kills < brokers:
-        raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed once at the end")
+        raise typer.BadParameter(
+            f"--kills is at least the number of brokers, {brokers}: each is killed once at the end"
+        )
     directory = Path(tempfile.mkdtemp(prefix="rlab-crash-")) if data is None else new_directory("--data", data)
     load = LoadSize(seed=seed, producers=producers, consumers=consumers, rate=rate)
     of_each = ("--flush", flush, "--segment-size", segment_size)

@@ -16,6 +16,7 @@ from client.admin.records import AssignmentInfo, GroupInfo, GroupReport, GroupSu
 from client.admin.requests import Answer, ClusterRequests, list_names, succeeded, unpack, unpack_group
 from client.allocate.registry import strategies_named
 from model.absent_broker import Absence
+from model.counted import counted
 from model.errors import GroupNotExist, IllegalOperation, RequestCodeNotSupported, RlabError
 from model.limits import ABSENT_BROKER_KEPT_S
 from model.topic_route import MASTER_ID, BrokerData, QueueData, TopicRoute
@@ -139,8 +140,8 @@ async def delete_group(cluster: ClusterRequests, group: str) -> None:
         raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
     if any(members.values()):
         raise IllegalOperation(
-            f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
-            "lists them"
+            f"group {group!r} has {counted(max(members.values()), 'member')}: stop its members first; "
+            f"'rlab group show {group}' lists them"
         )
     holders = {name: masters[name] for name in members}
     answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": group})

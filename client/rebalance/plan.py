@@ -19,6 +19,7 @@ from typing import NamedTuple
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
 from model.arguments import shown
+from model.counted import counted
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
@@ -157,7 +158,9 @@ def _checked_share(
         raise
     except BaseException as error:  # CancelledError too: a call that does not wait cannot be cancelled
         what = shown(error, 1000)
-        raise StrategyError(f"{where} raised {what} for {len(queues)} queues, {members} members") from error
+        raise StrategyError(
+            f"{where} raised {what} for {counted(len(queues), 'queue')}, {counted(members, 'member')}"
+        ) from error
     taken: set[MessageQueue] = set()
     for queue in share:
         # The isinstance test is needed: an equal plain tuple would pass, and an unhashable object would raise below.

@@ -23,6 +23,7 @@ from client.rebalance import ownership_events as events
 from client.rebalance.ownership import MemberContext
 from client.rebalance.ownership_table import OwnershipTable
 from client.trigger import Trigger
+from model.counted import counted
 from model.errors import RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
@@ -150,7 +151,9 @@ class PulledQueues(ABC):
         logger.warning(
             "%s: group %s on %s goes on at %d instead of %d: %s",
             *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
-            f"{next_offset - wanted} messages were deleted unread" if next_offset >= wanted else "the queue ends there",
+            f"{counted(next_offset - wanted, 'message', 'was', 'were')} deleted unread"
+            if next_offset >= wanted
+            else "the queue ends there",
         )
         if next_offset >= wanted:
             self._context.missed.deleted += next_offset - wanted

@@ -98,7 +98,7 @@ def _brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
             yield make_diagnosis(
                 Problem.EVENTS_LOST,
                 subject,
-                f"{each.info.events_dropped} events never reached SYS_TRACE since it started",
+                f"{counted(each.info.events_dropped, 'event')} never reached SYS_TRACE since it started",
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
@@ -265,9 +265,11 @@ _OF_EVENTS: dict[str, Problem] = {
 }
 _EVIDENCE: dict[Problem, Callable[[Event, int], str]] = {
     Problem.LISTENER_HANGS: lambda event, n: (
-        f"listener {event.detail} of {event.client} did not return for {n} messages"
+        f"listener {event.detail} of {event.client} did not return for {counted(n, 'message')}"
     ),
-    Problem.DEAD_LETTERS: lambda event, n: f"{n} messages became dead letters, the last on {event.topic}",
+    Problem.DEAD_LETTERS: lambda event, n: (
+        f"{counted(n, 'message', 'became a dead letter', 'became dead letters')}, the last on {event.topic}"
+    ),
     Problem.MESSAGES_MISSED: lambda event, n: (
         f"{event.client} had to skip messages of {event.topic} that are not there any more"
     ),
@@ -319,8 +321,8 @@ def _restless(snapshot: Snapshot) -> Iterator[Diagnosis]:
             yield make_diagnosis(
                 Problem.GROUP_RESTLESS,
                 f"group {group}",
-                f"{n} times a member joined in place of one that had left, in {minutes:.0f} minutes; the group had at "
-                f"most {joins.peak} members at a time",
+                f"{counted(n, 'time')} a member joined in place of one that had left, in {minutes:.0f} minutes; the "
+                f"group had at most {joins.peak} members at a time",
             )
 
 

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.counted import counted
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import MAX_DELAY_MS, tag_hash
@@ -136,7 +137,7 @@ def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
         if column.null_count:
             n = len(column)
             raise MessageIllegal(
-                f"column topic is null in {column.null_count} rows of {n}: set option topic, or filter"
+                f"column topic is null in {counted(column.null_count, 'row')} of {n}: set option topic, or filter"
             )
         topics = column.unique()
         for number, name in enumerate(topics.to_pylist()):
@@ -190,7 +191,9 @@ class RowEncoder:
 
 def _bodies(column: Any) -> pa.Array:
     if column.null_count:
-        raise MessageIllegal(f"column body is null in {column.null_count} rows of {len(column)}: filter or fill them")
+        raise MessageIllegal(
+            f"column body is null in {counted(column.null_count, 'row')} of {len(column)}: filter or fill"
+        )
     column = column.cast(pa.binary())
     if len(column):
         lengths = lengths_of(column)

@@ -32,6 +32,7 @@ from model.access_limits import (
     MAX_UNAUTHENTICATED_OF_ADDRESS,
     UNAUTHENTICATED_S,
 )
+from model.counted import counted
 from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated, RlabError, SystemBusy
 from remoting.codec import MsgpackDecoder
 from remoting.command import Command, shown
@@ -204,7 +205,9 @@ class Gate:
         """
         if len(self._unauthenticated) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
             self.refused["SYSTEM_BUSY"] += 1
-            raise SystemBusy(f"{len(self._unauthenticated)} connections have not proved a key yet: try again")
+            raise SystemBusy(
+                f"{counted(len(self._unauthenticated), 'connection', 'has', 'have')} not proved a key yet: try again"
+            )
         now = self._loop.time()
         self._unauthenticated[connection] = _Unauthenticated(serve, now + UNAUTHENTICATED_S)
         connection.serve_by(self._greet)

@@ -32,6 +32,7 @@ import anyio.lowlevel
 
 from client.admin.admin import Admin
 from model.access_limits import MAX_GREETING_BYTES
+from model.counted import counted
 from model.errors import RlabError
 from process.children import DAEMON, MODULE, Child, children, spawn
 from process.runtime import new_loop
@@ -187,7 +188,9 @@ class AttackRun:
         connection = await self._client.connect(self._broker.address)
         answer = await connection.request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queue_id": 0})
         if answer.header["offset"] != self._sent:
-            self.wrong.append(f"{self._sent} messages were sent, and the broker has {answer.header['offset']}")
+            self.wrong.append(
+                f"{counted(self._sent, 'message', 'was', 'were')} sent, and the broker has {answer.header['offset']}"
+            )
 
     def _mib(self) -> float:
         return process_usage(self._broker.process.pid).rss_bytes / 2**20

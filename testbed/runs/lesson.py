@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from model.counted import counted
 from model.errors import ConfigError
 
 MAX_MINUTES = 60
@@ -126,7 +127,7 @@ def too_many_moves(repair: Repair, moves: int) -> list[str]:
     """A line if the run moved more queues than the lesson allows."""
     if repair.most_moves is None or moves <= repair.most_moves:
         return []
-    return [f"the run moved queues {moves} times; {repair.most_moves} are enough"]
+    return [f"the run moved queues {counted(moves, 'time')}; {repair.most_moves} are enough"]
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

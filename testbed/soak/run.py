@@ -35,6 +35,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from model.access_limits import ACCESS_RELOAD_S
+from model.counted import counted
 from model.errors import NotAuthenticated, RlabError
 from model.events import Event
 from process.children import DAEMON, MODULE, Child, Start, children
@@ -285,7 +286,11 @@ class Soak:
     async def _drain(self) -> None:
         async def missing() -> list[str]:
             lost = self._books.check.lost
-            return [f"{lost} messages are not received: {self._books.check.missing(5)}"] if lost else []
+            return (
+                [f"{counted(lost, 'message', 'is', 'are')} not received: {self._books.check.missing(5)}"]
+                if lost
+                else []
+            )
 
         await self._until(missing, "lost")
 

@@ -48,7 +48,8 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
                 one = Parked(connection, Command(REQUEST, 11, 0, {}, None), tuple(where), now + wait)
                 here = sum(where[0] in other.places for other in twin)
                 is_full = len(twin) >= MAX_PARKED or here >= MAX_PER_PLACE
-                text = f"{here} requests are held at this queue and {len(twin)} on this broker: retry later"
+                held = "1 request is" if here == 1 else f"{here} requests are"
+                text = f"{held} held at this queue and {len(twin)} on this broker: retry later"
                 assert table.full_at(*where[0]) == (text if is_full else "")
                 if not is_full:
                     table.park(one)

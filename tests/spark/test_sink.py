@@ -140,7 +140,7 @@ def test_a_row_that_cannot_be_written_is_one_error_and_no_stack_of_the_jvm(
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("model.errors.MessageIllegal: column body is null in 1 rows of ")
+    assert done.stdout.startswith("model.errors.MessageIllegal: column body is null in 1 row of ")
     assert "MessageIllegal" not in done.stderr
     assert not [line for line in done.stderr.splitlines() if "ERROR" in line or line.startswith("\tat ")]
 

@@ -54,7 +54,7 @@ def summary(verdict: Verdict) -> str:
         return f"No: {size} break {', '.join(broken)}."
     if verdict.missing:
         return f"Unknown: {size}, and {verdict.missing}."
-    missing = f" {verdict.lost_events:,} events are missing." if verdict.lost_events else ""
+    missing = f" {counted(verdict.lost_events, 'event', 'is', 'are')} missing." if verdict.lost_events else ""
     wrong = "".join(f" {clock_text(each)}" for each in verdict.clocks if not each.is_corrected)
     return f"Unknown: {size}, and nothing that is certain.{missing}{wrong}"
 

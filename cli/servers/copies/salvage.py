@@ -157,4 +157,6 @@ def _send(data: Path, number: int, namesrv: str, *, delete: bool, as_json: bool)
         as_json=as_json,
     )
     if left:
-        print_note(f"note: {left:,} records were left out: they are not messages of users' topics")
+        print_note(
+            f"note: {counted(left, 'record', 'was', 'were')} left out: messages of users' topics have another form"
+        )

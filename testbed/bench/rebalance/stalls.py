@@ -19,6 +19,7 @@ import anyio
 
 from client import Message, MessageExt, MessageQueue, Producer, PushConsumer
 from client.admin.admin import Admin
+from model.counted import counted
 from remoting.tasks import background_tasks, run_together
 from testbed.bench.kit.consumers import queues_of, targets
 from testbed.bench.kit.convergence import ConvergenceTimeout, ConvergenceWatch
@@ -64,7 +65,9 @@ class Takeovers:
         with anyio.move_on_after(timeout_s) as scope:
             await self._done.wait()
         if scope.cancelled_caught:
-            raise ConvergenceTimeout(f"{len(self._left)} queues were not consumed again within {timeout_s:g} s")
+            raise ConvergenceTimeout(
+                f"{counted(len(self._left), 'queue', 'was', 'were')} not consumed again within {timeout_s:g} s"
+            )
         return self._times_s
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from model.counted import counted
 from testbed.crash.audit import KINDS
 from testbed.crash.copies.schedule import HANDOVERS, Act
 from testbed.crash.copies.watch import Effects
@@ -31,10 +32,10 @@ def findings_of(act: Act, effects: Effects, under_way: int) -> Iterator[tuple[st
     answers. Then they are sent again, and each copy is consumed.
     """
     if effects.moved:
-        yield MOVED, f"{effects.moved} queues"
+        yield MOVED, counted(effects.moved, "queue")
     if effects.two_owners_ms:
         yield OWNERS, f"{effects.two_owners_ms:,.1f} ms"
     if effects.twice > (0 if act in HANDOVERS else under_way):
-        yield TWICE, f"{effects.twice} messages"
+        yield TWICE, counted(effects.twice, "message")
     if effects.gap_s > STALLED_S:
         yield STALLED, f"{effects.gap_s:.1f} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from model.counted import counted
 from testbed.crash.copies.kinds import COPIES_KINDS
 from testbed.crash.copies.schedule import Act
 from testbed.crash.report import Row, message_rows, spread_text, table_of
@@ -44,7 +45,8 @@ def copies_table(result: CopiesResult) -> Table:
 
 
 def _rows(label: str, figures: ActFigures) -> list[Row]:
-    effects = f"{figures.moved:,} queues moved, {figures.twice:,} messages twice, {figures.failed:,} sends failed"
+    moved, twice = counted(figures.moved, "queue"), counted(figures.twice, "message")
+    effects = f"{moved} moved, {twice} twice, {counted(figures.failed, 'send')} failed"
     return [
         ("", "", ""),
         (label, f"{figures.n:,}", effects),

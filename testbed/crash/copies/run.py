@@ -17,6 +17,7 @@ import anyio
 
 from client.admin.admin import Admin
 from client.config import wall_clock_ms
+from model.counted import counted
 from model.errors import RlabError
 from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import name_server_process
@@ -149,7 +150,7 @@ class CopiesRun:
         await anyio.sleep(SETTLE_S)
         self._moved_by_joins = self._watch.moved - before
         if not self._moved_by_joins:
-            self.ledger.findings.add(BLIND, f"{len(load.consumers)} members, {QUEUES} queues")
+            self.ledger.findings.add(BLIND, f"{counted(len(load.consumers), 'member')}, {QUEUES} queues")
 
     async def _take_steps(self, replicas: SetProcesses, load: CrashLoad) -> None:
         options = self._options

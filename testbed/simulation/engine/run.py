@@ -21,6 +21,7 @@ import anyio
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import MIB, StoreOptions
 from broker.transactions.table import TransactionOptions
+from model.counted import counted
 from model.errors import RlabError
 from model.event_log import EventSink
 from model.events import Event
@@ -292,7 +293,8 @@ class _Run:
             await self.sets.wait_in_sync(promise.settle_s)
         if self.checkers.lag and not for_good:
             self.checkers.find(
-                "lost-write", f"{self.checkers.lag} messages are not processed {promise.settle_s:g} s after it"
+                "lost-write",
+                f"{counted(self.checkers.lag, 'message', 'is', 'are')} not processed {promise.settle_s:g} s after it",
             )
         if self.programme.rest_s and not self.checkers.is_broken:
             await anyio.sleep(self.programme.rest_s)

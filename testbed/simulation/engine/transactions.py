@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 
 import anyio
 
+from model.counted import counted
 from model.decode import decode_messages
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
@@ -102,7 +103,10 @@ class SimulatedTransactions:
         """Compare the brokers of a whole cluster with the books; differences are findings."""
         find, published = self._judge.find, self._published()
         if self.open:
-            find("open-transaction", f"{self.open} transactions are open while producers of their group live")
+            find(
+                "open-transaction",
+                f"{counted(self.open, 'transaction', 'is', 'are')} open while producers of their group live",
+            )
         for message_id, is_committed in self.entries.items():
             if is_committed and not published[message_id]:
                 find("lost-write", f"message {message_id} is committed, and was not published")

@@ -207,7 +207,7 @@ def test_a_register_takes_its_limit_of_sets_and_no_more() -> None:
         (replace(ROW, lease_ms=3_000), "the lease of epoch 3 is 2000 ms"),
         (replace(ROW, master=NO_MASTER), "epoch 3 belongs to master 1"),
         (replace(ROW, members=(ONE,), in_sync=(1,), last_replica_id=1), "replica id 2 was given already"),
-        (replace(ROW, members=(ONE, replace(TWO, incarnation=0))), "replica 2 has started 1 times already"),
+        (replace(ROW, members=(ONE, replace(TWO, incarnation=0))), "replica 2 has started 1 time already"),
     ],
 )
 def test_nothing_of_a_row_goes_back(new: ReplicaSet, reason: str) -> None:

@@ -37,7 +37,7 @@ def test_a_list_shows_open_transactions_and_notes_those_that_no_one_can_be_asked
     assert "open transactions" in out
     (row,) = [line for line in out.splitlines() if "shop" in line]
     assert row.split() == ["shop", "0", "3", "71", "s", "3"]
-    assert "3 transactions of shop wait for a producer of that group" in err
+    assert "3 transactions wait for a producer of shop" in err
     document = json.loads(run(monkeypatch, GROUPS, "list", "--json")[0])
     assert [each["open"] for each in document["groups"]] == [0, 3]
 

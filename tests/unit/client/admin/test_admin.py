@@ -66,7 +66,7 @@ def test_a_group_is_deleted_on_every_broker_once_no_one_is_in_it(tmp_path: Path)
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")
         await cluster.wait_converged(5)
-        with pytest.raises(IllegalOperation, match="group 'g' has 1 members: stop them first"):
+        with pytest.raises(IllegalOperation, match="group 'g' has 1 member: stop its members first"):
             await admin.delete_group("g")
         await consumer.stop()
         assert [(each.group, each.brokers) for each in await admin.groups()] == [("g", ("broker-a", "broker-b"))]

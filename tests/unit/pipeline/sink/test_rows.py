@@ -110,7 +110,7 @@ def test_no_rows_are_not_messages() -> None:
 @pytest.mark.parametrize(
     ("columns", "why"),
     [
-        ({"body": pa.array([b"x", None])}, "column body is null in 1 rows of 2"),
+        ({"body": pa.array([b"x", None])}, "column body is null in 1 row of 2"),
         ({"body": pa.array([b"x", b""])}, "column body has 0 bytes in a row"),
         ({"body": pa.array([b"x" * (MAX_BODY_BYTES + 1)])}, f"column body has {MAX_BODY_BYTES + 1} bytes"),
         ({"body": pa.array([b"x"]), "tag": pa.array(["a||b"])}, r"column tag has '\|\|'"),
@@ -161,7 +161,7 @@ def test_what_only_brokers_set_is_null_in_the_rows_of_a_table() -> None:
 
 
 def test_without_option_topic_the_column_must_not_be_null() -> None:
-    with pytest.raises(MessageIllegal, match="column topic is null in 1 rows of 1"):
+    with pytest.raises(MessageIllegal, match="column topic is null in 1 row of 1"):
         list(by_topic(batch(body=pa.array([b"x"]), topic=pa.array([None], pa.string())), None))
 
 
