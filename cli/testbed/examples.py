@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from cli.complete import beginning
 from cli.options import Config, Json
 from model.errors import ConfigError
 from process.output import print_json, print_line, print_table
@@ -22,10 +23,18 @@ SHIPPED = Path(__file__).resolve().parents[2] / "examples"
 _FOLDER = SHIPPED.name
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "target")
 
+
+def _completed(incomplete: str) -> list[str]:
+    return beginning(incomplete, [each.name for each in _examples()])
+
+
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[NAME]...", help="Names of rlab example list; all examples by default.", show_default=False
+        metavar="[NAME]...",
+        help="Names of rlab example list, or files such as hello.py; all examples by default.",
+        show_default=False,
+        autocompletion=_completed,
     ),
 ]
 
@@ -73,10 +82,11 @@ def copy(
     """
     known = {each.name: each for each in _examples()}
     with exit_with_error():
-        unknown = [name for name in names or () if name not in known]
-        if unknown:
+        # A page names the file, the list names the example.
+        wanted = [name.removeprefix(f"{_FOLDER}/").removesuffix("/").removesuffix(".py") for name in names or known]
+        if unknown := [name for name in wanted if name not in known]:
             raise ConfigError(f"no example {unknown[0]!r}; there are {', '.join(known)}")
-        chosen = [known[name] for name in names or known]
+        chosen = [known[name] for name in wanted]
         for each in chosen:
             if (target := to / _FOLDER / each.path.name).exists():
                 raise ConfigError(f"{target} exists: nothing was copied; remove it, or name another folder with --to")

@@ -50,6 +50,23 @@ def test_an_unknown_name_is_an_error_that_lists_the_names_and_nothing_is_copied(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_example_is_copied_by_its_name_its_file_or_its_folder(tmp_path: Path) -> None:
+    names = ["hello.py", "examples/pop.py", "examples/scenarios/", "lite_pull"]
+    done = CliRunner().invoke(app, ["example", "copy", *names, "--to", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in (tmp_path / "examples").iterdir()} == {
+        "hello.py",
+        "lite_pull.py",
+        "pop.py",
+        "scenarios",
+    }
+
+
+def test_the_shell_completes_names_of_examples() -> None:
+    words = {"_RLAB_COMPLETE": "complete_bash", "COMP_WORDS": "rlab example copy li", "COMP_CWORD": "3"}
+    assert CliRunner().invoke(app, [], env=words, prog_name="rlab").output.split() == ["lite_pull"]
+
+
 def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
     own = tmp_path / "examples" / "hello.py"
     own.parent.mkdir()
