@@ -119,7 +119,7 @@ def grpc_tls_of(given: str | None, cert: Path | None) -> GrpcTls:
     """What a server does with clients that begin with TLS; None for the default.
 
     Raises:
-        ConfigError: all connections use TLS already.
+        ConfigError: all connections use TLS already, or the file does not exist.
     """
     if given is None:
         return None
@@ -127,7 +127,11 @@ def grpc_tls_of(given: str | None, cert: Path | None) -> GrpcTls:
         raise ConfigError("--grpc-tls: with --tls-cert every connection is encrypted; leave one of the two out")
     from remoting.security.tls.on_demand import TlsChoice
 
-    return TlsChoice(given) if given in list(TlsChoice) else Path(given)
+    if given in list(TlsChoice):
+        return TlsChoice(given)
+    if not Path(given).exists():
+        raise ConfigError(f"--grpc-tls {given}: write auto, off, or the name of a file; {given} does not exist")
+    return Path(given)
 
 
 class Secured(NamedTuple):

@@ -8,9 +8,9 @@ client does its features on RocketMQ's servers (`ours.py`), and groups of Java's
 same life there and here (`life.py`).
 
 Arguments choose: parts (`features`, `grpc`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`, `life`, `rates`,
-`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`, over gRPC `py5`, `node5`), servers (`ours`,
-`4.9.7`, `5.3.3`) and lives (`stock`, `both`, `alone`, `order`); without one of a sort, all of it. `docs` writes the
-tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
+`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`, over gRPC `py5`, `node5`, `java5`, `java5-tls`),
+servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`, `alone`, `order`); without one of a sort, all of it.
+`docs` writes the tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
 """
 
 from __future__ import annotations

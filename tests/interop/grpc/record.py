@@ -94,5 +94,9 @@ def record(name: str, program: Command) -> None:
         finally:
             tap.close()
             daemons.stop()
+    lines = tap.of_grpc()
+    if not lines:
+        say(f"{name} is not recorded: its bytes are encrypted")
+        return
     RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{name}.jsonl").write_text("\n".join(map(json.dumps, tap.of_grpc())) + "\n")
+    (RECORDED / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")

@@ -15,6 +15,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +23,13 @@ from model.names import TEMPLATE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame, encode_frame
 from rocketmq.grpc.proto import MESSAGES
-from tests.interop.servers import RLAB, Daemons, broker_of_rocketmq, free_port, pause, say, wait_for
+from tests.interop.servers import RLAB, Daemons, broker_of_rocketmq, free_port, jars_of, pause, say, wait_for
 
 HERE = Path(__file__).parent
 PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client-nodejs@1.0.8"
 PYTHON, NODE = "Python 5.1.2 (gRPC)", "Node.js 1.0.8 (gRPC)"
+JAVA_VERSION = "5.2.0"
+JAVA, JAVA_TLS = f"Java {JAVA_VERSION} (gRPC)", f"Java {JAVA_VERSION} (gRPC, TLS)"
 PROXY_VERSION = "5.3.3"
 TIMEOUT_S = 900
 _OF_PROTOBUF = ("Duration", "Timestamp")
@@ -77,9 +80,25 @@ def node_client(directory: Path) -> Command | None:
     return ["node", str(program)]
 
 
+def java_client(directory: Path, *, tls: bool) -> Command | None:
+    """The program of the client for Java; None if it cannot be had."""
+    title = JAVA_TLS if tls else JAVA
+    if shutil.which("javac") is None:
+        say(f"{title} is left out: javac is not on this machine")
+        return None
+    jars, classes = jars_of("grpc.xml", JAVA_VERSION, directory / "jars"), directory / "classes"
+    if jars is None:
+        return None
+    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(classes), str(HERE / "Features.java")], check=True)
+    flags = ["-Xmx256m", f"-Duser.home={directory}", f"-Dtls={str(tls).lower()}"]
+    return ["java", *flags, "-cp", f"{classes}:{jars}", "Features"]
+
+
 CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
     "py5": (PYTHON, python_client),
     "node5": (NODE, node_client),
+    "java5": (JAVA, partial(java_client, tls=False)),
+    "java5-tls": (JAVA_TLS, partial(java_client, tls=True)),
 }
 
 

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.security.options import access_of, http_key_for, tls_of
+from cli.security.options import access_of, grpc_tls_of, http_key_for, secured, tls_of
 from cli.variables import NOT_OPTIONS
 from model.errors import ConfigError
 from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
 from remoting.security.tls.certificates import TlsFiles
+from remoting.security.tls.on_demand import TlsChoice
 
 
 def test_a_network_takes_access_control_or_the_word_insecure() -> None:
@@ -46,6 +47,21 @@ def test_certificates_are_a_pair_and_the_authority_of_clients_is_for_servers_tha
     for given in ((cert, None, None), (None, key, None), (None, None, client_ca), (cert, None, client_ca)):
         with pytest.raises(ConfigError, match="both --tls-cert and --tls-key"):
             tls_of(*given)
+
+
+def test_tls_on_demand_is_a_choice_or_a_file_and_has_no_place_beside_tls_for_all(tmp_path: Path) -> None:
+    cert, key, both = Path("cert.pem"), Path("key.pem"), tmp_path / "both.pem"
+    both.touch()
+    for given, read in (("auto", TlsChoice.AUTO), ("off", TlsChoice.OFF), (str(both), both), (None, None)):
+        assert grpc_tls_of(given, None) == read
+        options = secured(None, "127.0.0.1:1", False, None, None, None, given)
+        assert options == (None, None, read)
+    assert secured(None, "127.0.0.1:1", False, cert, key, None, None) == (None, TlsFiles(cert=cert, key=key), None)
+    with pytest.raises(ConfigError, match="--grpc-tls Auto: write auto, off, or the name of a file"):
+        grpc_tls_of("Auto", None)
+    for given in ("auto", "off", str(both)):
+        with pytest.raises(ConfigError, match="--grpc-tls: with --tls-cert every connection is encrypted"):
+            secured(None, "127.0.0.1:1", False, cert, key, None, given)
 
 
 def test_this_machine_takes_neither() -> None:
