@@ -17,7 +17,7 @@ from testbed.load.grpc import GrpcAnswer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import connected, grpc_headers
-from tests.simulation.test_matrix import ROLES, USERS, WITH_USERS, Case, started, take_rights
+from tests.simulation.test_matrix import RECALL, ROLES, USERS, WITH_USERS, Case, started, take_rights
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
 
 pytestmark = [pytest.mark.simulation, pytest.mark.walk]
@@ -29,6 +29,8 @@ RESULTS = {
     "own": proto.BAD_REQUEST,  # the id of the client is another user's
     "dead": proto.INVALID_RECEIPT_HANDLE,
     "no-half": proto.INVALID_TRANSACTION_ID,
+    "gone": proto.MESSAGE_NOT_FOUND,
+    "not-here": proto.NOT_IMPLEMENTED,
 }
 TOPIC, GROUP = MESSAGES["Resource"](name="orders"), MESSAGES["Resource"](name="g")
 HANDLE = Handle("broker-a", "orders", 0, 0, 1).text()
@@ -75,6 +77,13 @@ MATRIX = (
             resolution=proto.COMMIT,
         ),
         "key key no-half no no no-half own",
+    ),
+    Call("RecallMessage", request("RecallMessage", topic=TOPIC, recall_handle=RECALL), "key key no gone no gone gone"),
+    Call(
+        "RecallMessage",
+        request("RecallMessage", topic=TOPIC, recall_handle=RECALL),
+        "key key not-here not-here not-here not-here not-here",
+        to="name server",
     ),
     Call("QueryAssignment", request("QueryAssignment", topic=TOPIC, group=GROUP), "key key no ok no ok ok"),
     Call(
