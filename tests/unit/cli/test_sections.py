@@ -15,6 +15,8 @@ from cli.main import app
 from cli.sections import SECTIONS, Commands, Sections, registered
 from model.own_name import PREFIX
 
+pytestmark = pytest.mark.walk
+
 
 def commands() -> Commands:
     group: Any = get_command(app)
@@ -22,7 +24,6 @@ def commands() -> Commands:
     return group.commands
 
 
-@pytest.mark.walk
 def test_a_module_registers_the_commands_that_the_sections_have_of_it_and_each_has_its_name() -> None:
     names: dict[str, set[str]] = {}
     for modules in SECTIONS.values():
