@@ -22,14 +22,14 @@ from broker.config import BrokerConfig, Mastership, Part
 from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
-from broker.durability.metadata import MetadataStore, Number
+from broker.durability.metadata import MetadataStore, StoredNumber
 from broker.durability.metadata_file import metadata_exists
-from broker.durability.serving import guarded
+from broker.durability.serving import guard_handlers
 from broker.feature import Core, Feature, Features, shares_of_broker
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
-from broker.groups.running import MemberQuestions
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.relay import MemberRequestRelay
+from broker.groups.settings import StoredGroupSettings
 from broker.leases.handlers import LeaseHandlers
 from broker.leases.leaseless.locks import Locks
 from broker.leases.leaseless.pull_access import PullAccess
@@ -118,9 +118,9 @@ class Broker(Feature):
         self.damage = add(DamageReports(core, topics, config.data_dir))
         ahead = 0 if config.replicator is None else VERSIONS_OF_EPOCH
         groups = self.groups = add(Groups(core, config.restore_grace_s, versions_ahead=ahead))
-        settings = add(SettingsOfGroups(core, topics, groups))
+        settings = add(StoredGroupSettings(core, topics, groups))
         add(GroupHandlers(core, topics, groups, settings))
-        add(MemberQuestions(core, topics, groups))
+        add(MemberRequestRelay(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups, tokens_ahead=ahead))
         access = self.pull_access = add(PullAccess(core, groups, leases, settings))
         add(Locks(core, topics, groups, leases, add(LeaseHandlers(core, topics, groups, leases)).lock))
@@ -157,7 +157,7 @@ class Broker(Feature):
 
         All replicas have the same data id, because commits name a topic by its topic id and the data id.
         """
-        runs, data_id = (Number(self.metadata, name, replicated=True) for name in ("runs", "data_id"))
+        runs, data_id = (StoredNumber(self.metadata, name, replicated=True) for name in ("runs", "data_id"))
         self._data_id = data_id.read() or self.config.rng.getrandbits(_DATA_ID_BITS)
         data_id.save(self._data_id)
         runs.save((run := runs.read()) + 1)
@@ -363,7 +363,7 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
     config, replication, handlers = broker.config, broker.barrier.replication, broker.features.handlers()
     facts = BrokerFacts(config.name, config.clock_ms, broker.topics.table)
     return serve(
-        handlers if replication is None else guarded(handlers, replication),
+        handlers if replication is None else guard_handlers(handlers, replication),
         config.listen,
         on_closed=closed,
         max_connections=config.max_connections,

@@ -25,7 +25,7 @@ _WAIT_S = 1.0
 
 def topics(incomplete: str) -> list[str]:
     """The topics of the cluster."""
-    return beginning(incomplete, _asked(lambda admin: admin.topics()))
+    return with_prefix(incomplete, _asked(lambda admin: admin.topics()))
 
 
 def groups(incomplete: str) -> list[str]:
@@ -34,7 +34,7 @@ def groups(incomplete: str) -> list[str]:
     async def names(admin: Admin) -> list[str]:
         return [each.group for each in await admin.groups()]
 
-    return beginning(incomplete, _asked(names))
+    return with_prefix(incomplete, _asked(names))
 
 
 def members(incomplete: str) -> list[str]:
@@ -47,7 +47,7 @@ def members(incomplete: str) -> list[str]:
                 found |= dict.fromkeys(member.client_id for member in (await admin.group(each.group)).members)
         return list(found)
 
-    return beginning(incomplete, _asked(names))
+    return with_prefix(incomplete, _asked(names))
 
 
 def fault_words(incomplete: str) -> list[str]:
@@ -55,22 +55,22 @@ def fault_words(incomplete: str) -> list[str]:
     for column, names in (("client=", members), ("group=", groups)):
         if incomplete.startswith(column):
             return [column + name for name in names(incomplete.removeprefix(column))]
-    return beginning(incomplete, ["client=", "group="])
+    return with_prefix(incomplete, ["client=", "group="])
 
 
 def strategies(incomplete: str) -> list[str]:
     """The names of the allocation strategies of a member."""
-    return [*own_strategies(incomplete), *beginning(incomplete, ["BROKER"])]
+    return [*own_strategies(incomplete), *with_prefix(incomplete, ["BROKER"])]
 
 
 def own_strategies(incomplete: str) -> list[str]:
     """The names of the allocation strategies that members compute themselves."""
     from client.allocate.registry import strategy_names
 
-    return beginning(incomplete, strategy_names())
+    return with_prefix(incomplete, strategy_names())
 
 
-def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+def with_prefix(incomplete: str, names: Iterable[str]) -> list[str]:
     """The names that begin so."""
     return [name for name in names if name.startswith(incomplete)]
 

@@ -105,7 +105,7 @@ class Commands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            for each, command in get_group(registered(self._modules[name])).commands.items():
+            for each, command in get_group(load_commands(self._modules[name])).commands.items():
                 name_by_options(command, prefix_of(each))
                 self._made.setdefault(each, command)
         return self._made[name]
@@ -125,7 +125,7 @@ class Commands(MutableMapping[str, Any]):
 
 
 @cache
-def registered(module: str) -> typer.Typer:
+def load_commands(module: str) -> typer.Typer:
     """Return an app with the commands of a module, which are registered once in a process."""
     app = typer.Typer(rich_markup_mode=None)
     import_module(f".{module}", __package__).register(app)

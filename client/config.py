@@ -12,14 +12,14 @@ from typing import Any
 from weakref import WeakSet
 
 from client.trigger import Trigger
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S, ROUTE_POLL_INTERVAL_S
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses
-from remoting.client import CodecOf
+from remoting.client import CodecFactory
 from remoting.security.key import Key
 from rocketmq.outward.dialect import OutwardDialect
 
@@ -38,7 +38,7 @@ def wall_clock_ms() -> float:
     return time.time() * 1000
 
 
-class SpokenDialect(StrEnum):
+class ServerDialect(StrEnum):
     """The protocol that servers speak."""
 
     RLAB = "rlab"
@@ -48,21 +48,21 @@ class SpokenDialect(StrEnum):
     AUTO = "auto"
     """The protocol of this project; RocketMQ's if name servers answer only that."""
 
-    def codec_of(self) -> CodecOf | None:
+    def codec_of(self) -> CodecFactory | None:
         """The function that makes the codecs of a client's connections; None for the usual one."""
-        return OutwardDialect().codec if self is SpokenDialect.ROCKETMQ else None
+        return OutwardDialect().codec if self is ServerDialect.ROCKETMQ else None
 
 
-def dialect_of(name: str) -> SpokenDialect:
+def parse_dialect(name: str) -> ServerDialect:
     """The dialect with this name.
 
     Raises:
         ConfigError: there is none.
     """
     try:
-        return SpokenDialect(name)
+        return ServerDialect(name)
     except ValueError:
-        raise ConfigError(f"dialect must be one of {', '.join(SpokenDialect)}; got {name!r}") from None
+        raise ConfigError(f"dialect must be one of {', '.join(ServerDialect)}; got {name!r}") from None
 
 
 _KINDS: tuple[tuple[str, Any, str], ...] = (
@@ -124,7 +124,7 @@ class ClientConfig:
     triggers: frozenset[Trigger] = frozenset(Trigger)
     quirks: frozenset[Quirk] = frozenset()
     trace: bool = True
-    dialect: SpokenDialect = SpokenDialect.AUTO
+    dialect: ServerDialect = ServerDialect.AUTO
     event_sink: EventSink | None = None
     key: Key | None = None
     clock_ms: Callable[[], float] = wall_clock_ms
@@ -139,12 +139,12 @@ class ClientConfig:
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)
-        object.__setattr__(self, "dialect", dialect_of(self.dialect))
-        if self.dialect is SpokenDialect.ROCKETMQ:
+        object.__setattr__(self, "dialect", parse_dialect(self.dialect))
+        if self.dialect is ServerDialect.ROCKETMQ:
             object.__setattr__(self, "trace", False)
         for known, kinds, kind in _KINDS:
             if not isinstance(getattr(self, known), kinds):
-                raise ConfigError(f"{known} must be {kind}, got {shown(getattr(self, known))}")
+                raise ConfigError(f"{known} must be {kind}, got {short_repr(getattr(self, known))}")
         _generators.add(self.rng)
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):

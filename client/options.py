@@ -12,7 +12,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import Any, TypeVar
 
-from client.config import ClientConfig, SpokenDialect
+from client.config import ClientConfig, ServerDialect
 from model.assignment import AssignedBy
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
@@ -270,7 +270,7 @@ def split_options(
     names = {field.name for field in fields(kind)}
     config = ClientConfig(name_servers=name_servers, **{k: v for k, v in options.items() if k not in names})
     own = kind(**{k: v for k, v in options.items() if k in names})
-    if config.dialect is SpokenDialect.ROCKETMQ:
+    if config.dialect is ServerDialect.ROCKETMQ:
         own = fit_for_rocketmq(own)
     if own.model is MessageModel.BROADCASTING and config.instance_name is None:
         raise ConfigError(

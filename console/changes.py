@@ -12,7 +12,7 @@ from client.admin.admin import Admin
 from client.admin.dead_letters import ResendTo
 from client.produce.producer import Producer
 from console.testbed import TestBed
-from model.counted import counted
+from model.counted import plural
 from model.errors import IllegalOperation, InvalidParameter, QueryNotFound
 from model.limits import MAX_CONSOLE_BODY_BYTES
 from model.message import Message
@@ -80,7 +80,7 @@ class PageChanges:
         if not isinstance(queues, int) or isinstance(queues, bool):
             raise InvalidParameter("queues is a whole number")
         await self._admin.scale_topic(topic, read=queues, write=queues)
-        return f"{topic} has {counted(queues, 'queue')} on each broker now"
+        return f"{topic} has {plural(queues, 'queue')} on each broker now"
 
     # --- a test cluster ----------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class PageChanges:
         if not isinstance(fault, dict):
             raise InvalidParameter("fault is missing, or not an object")
         begun = await self._bed().begin_fault(fault)
-        return f"begun: {fault.get('do', '')}; done {counted(begun['done'], 'time')} at once"
+        return f"begun: {fault.get('do', '')}; done {plural(begun['done'], 'time')} at once"
 
     async def _heal(self, wanted: Mapping[str, Any]) -> str:
         number = wanted.get("id")

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remoting.address import format_address, is_loopback
-from remoting.security.key import same_secret
+from remoting.security.key import equal_secrets
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _IMPLIED_PORTS = {"http": 80, "https": 443}
 READ_ONLY = "the console is read-only: start it with --allow-changes"
 
 
-def names_of(host: str, port: int, more: Sequence[str] = (), *, scheme: str = "http") -> tuple[str, ...]:
+def allowed_names(host: str, port: int, more: Sequence[str] = (), *, scheme: str = "http") -> tuple[str, ...]:
     """Return the names, with their port, that browsers may use for a console on this host and port.
 
     `more` has further names that the user allows, with or without a port. A browser omits a port that its scheme
@@ -57,6 +57,6 @@ class Guard:
             return READ_ONLY
         if origin.lower() != f"{self._scheme}://{host.lower()}":
             return "a change has to come from a page of this console"
-        if not same_secret(token, self.token):
+        if not equal_secrets(token, self.token):
             return "the page is of an earlier run of this console: load it again"
         return ""

@@ -1,7 +1,7 @@
 """The rows of a group: the owner, the target and the lag of each queue, and why owner and target differ. Pure.
 
     rows_of(info)           ->  {"orders@broker-a:3": ["orders@broker-a:3", "c1", ["c2"], 17, 4, "c1 still ..."]}
-    changed(before, now)    ->  the rows to send to a page
+    changed_rows(before, now)    ->  the rows to send to a page
 
 A row is [queue, owner, targets, lag, messages in flight, why the owner is not the target].
 """
@@ -109,7 +109,7 @@ def members_of(info: GroupInfo) -> list[dict[str, Any]]:
     ]
 
 
-def changed(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: bool) -> list[Row]:
+def changed_rows(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: bool) -> list[Row]:
     """Return the rows that are new or have changed; without `counts`, changes of counts alone are ignored."""
     if counts:
         return [row for name, row in now.items() if before.get(name) != row]
@@ -120,6 +120,6 @@ def _plain(row: Row) -> Row:
     return row[:LAG] + row[IN_FLIGHT + 1 :]
 
 
-def gone(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
+def removed_queues(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
     """Return the queues that do not exist any more."""
     return [name for name in before if name not in now]

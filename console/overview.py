@@ -10,7 +10,7 @@ import anyio
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, TopicInfo
 from model.absent_broker import AbsentBroker
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError, TopicNotExist
 from model.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC, is_system_topic
 
@@ -173,7 +173,7 @@ async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
         raise TopicNotExist(f"no broker has topic {topic!r}")
     problems = [f"broker {name}: {info}" for name, info in sorted(infos.items()) if isinstance(info, RlabError)]
     problems += [
-        f"{broker.why}: its {counted(len(broker.queues_of(topic)), 'queue', 'is', 'are')} away" for broker in away
+        f"{broker.why}: its {plural(len(broker.queues_of(topic)), 'queue', 'is', 'are')} away" for broker in away
     ]
     return {"topic": topic, "queues": queues, "problems": problems}
 

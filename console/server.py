@@ -20,7 +20,7 @@ from aiohttp import web
 from console.changes import PageChanges
 from console.channel import Update
 from console.error_page import NOT_FOUND, error_page, wants_page
-from console.guard import Guard, names_of
+from console.guard import Guard, allowed_names
 from console.lookup import dead_letters, messages
 from console.overview import topic_document
 from console.testbed import TestBed
@@ -102,7 +102,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
         async with serve_http(app, options.listen, "listen", cancels=True, tls=context, key=options.key) as address:
             scheme = "http" if options.tls is None else "https"
             console.guard = Guard(
-                names_of(host, parse_address(address)[1], options.allow_hosts, scheme=scheme),
+                allowed_names(host, parse_address(address)[1], options.allow_hosts, scheme=scheme),
                 secrets.token_urlsafe(24),
                 allow_changes=options.allow_changes,
                 scheme=scheme,

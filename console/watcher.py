@@ -22,9 +22,9 @@ from client.admin.admin import Admin
 from client.admin.records import GroupInfo
 from client.config import wall_clock_ms
 from console.channel import Channel
-from console.matrix import Row, changed, gone, members_of, rows_of, with_progress
+from console.matrix import Row, changed_rows, members_of, removed_queues, rows_of, with_progress
 from console.overview import overview
-from model.counted import counted
+from model.counted import plural
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.limits import MAX_CONSOLE_GROUPS
 from pictures.group_picture import GroupPicture
@@ -136,7 +136,7 @@ class Watcher:
         idle = [name for name, subject in self._groups.items() if not subject.pages]
         if not idle:
             raise ServiceNotAvailable(
-                f"{counted(len(self._groups), 'group', 'is', 'are')} watched already: close some pages"
+                f"{plural(len(self._groups), 'group', 'is', 'are')} watched already: close some pages"
             )
         del self._groups[min(idle, key=lambda name: self._groups[name].left_at)]
 
@@ -228,10 +228,10 @@ class Watcher:
         info = subject.info
         rows = {} if info is None else rows_of(info)
         update: dict[str, Any] = {}
-        sent = changed(subject.rows, rows, counts=counts)
+        sent = changed_rows(subject.rows, rows, counts=counts)
         if sent:
             update["rows"] = sent
-        if lost := gone(subject.rows, rows):
+        if lost := removed_queues(subject.rows, rows):
             update["gone"] = lost
         moved = any(row[0] not in subject.rows or subject.rows[row[0]][1] != row[1] for row in sent)
         # A row whose counts were not sent keeps the counts that pages have, so that they are sent later.

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 READ_INTERVAL_S = 0.5
 
 
-def counts_in(registry: CollectorRegistry, settle_ms: float = SETTLE_MS) -> TraceCounts:
+def make_counts(registry: CollectorRegistry, settle_ms: float = SETTLE_MS) -> TraceCounts:
     """Create counts of a trace that a registry shows; see `TraceCounts`."""
     balance = histogram(registry, GROUP_BALANCE)
 

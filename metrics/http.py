@@ -32,7 +32,7 @@ from model.limits import (
 )
 from model.log_lines import LogLines
 from remoting.address import format_address, parse_address
-from remoting.security.key import Key, same_secret
+from remoting.security.key import Key, equal_secrets
 from remoting.security.tls.arrivals import TlsArrivals
 from remoting.tasks import background_tasks
 
@@ -157,7 +157,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def bearer_of(request: web.Request) -> str:
+def read_bearer(request: web.Request) -> str:
     """Return the token of a request, from `Authorization: Bearer TOKEN`, or an empty text."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else ""
@@ -172,7 +172,7 @@ def _proves(request: web.BaseRequest, key: Key) -> bool:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return same_secret(given.strip(), key.text())
+    return equal_secrets(given.strip(), key.text())
 
 
 def _supervised(

@@ -55,7 +55,7 @@ class AbsentBroker:
         return f"broker {self.broker_name} at {self.address} {self.reason} without a goodbye"
 
     def __str__(self) -> str:
-        return f"broker {self.broker_name} at {self.address} {self.reason} {in_time(self.away_s)} ago"
+        return f"broker {self.broker_name} at {self.address} {self.reason} {format_duration(self.away_s)} ago"
 
     def to_wire(self) -> list[Any]:
         """Flat form for a frame."""
@@ -110,13 +110,14 @@ class Absence:
         if self.known_for_s is None:
             reasons = "; ".join(f"{address}: {reason}" for address, reason in self.unable.items())
             return f"no name server can report brokers that are away ({reasons})"
-        return f"brokers that are away are known since the start of the name server, {in_time(self.known_for_s)} ago"
+        known_for = format_duration(self.known_for_s)
+        return f"brokers that are away are known since the start of the name server, {known_for} ago"
 
 
 NONE_ABSENT = Absence(brokers=(), known_for_s=float("inf"), unable={})
 
 
-def in_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people: `12 s`, `3 min`, `5 h`."""
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:

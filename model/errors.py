@@ -48,7 +48,7 @@ certainly had no effect; false means that it may have been carried out although 
         +-- RequestTimeout                no answer in time: indefinite
         +-- ProtocolError                 the peer sent bytes that are not a frame PROTOCOL_ERROR
 
-`error_of(code, remark)` is the only place that turns a wire code into an exception.
+`make_error(code, remark)` is the only place that turns a wire code into an exception.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ ERROR_BY_CODE: dict[ResponseCode, type[RlabError]] = {
 }
 
 
-def error_of(code: int, remark: str) -> RlabError:
+def make_error(code: int, remark: str) -> RlabError:
     """Make an exception of exactly the class of a response code, with the server's text.
 
     A code that is not a `ResponseCode` becomes `SystemError_`.

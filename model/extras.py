@@ -5,7 +5,7 @@ A base installation has the client, the servers and the command, in a third of t
 
 from __future__ import annotations
 
-EXTRA_OF = {
+EXTRA_BY_PACKAGE = {
     "aiohttp": "console",
     "trustme": "certs",
     "numpy": "sticky",
@@ -21,9 +21,9 @@ def install_command(package: str) -> str:
 
     pip takes the rebalance-lab that is installed, so the command needs no package index that has this project.
     """
-    return f"{package} is missing: {adding(EXTRA_OF[package])}"
+    return f"{package} is missing: {extras_command(EXTRA_BY_PACKAGE[package])}"
 
 
-def adding(*extras: str) -> str:
+def extras_command(*extras: str) -> str:
     """The command that adds extras where rebalance-lab is installed."""
     return f"pip install 'rebalance-lab[{','.join(extras)}]' adds it to the installed rebalance-lab"

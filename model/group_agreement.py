@@ -67,7 +67,7 @@ class Disagreement:
         return f"{self.what}: {', '.join(sides)}{_and_more(len(self.sides) - _SHOWN_VALUES)}"
 
 
-def settings_of(data: ConsumerData) -> dict[str, str]:
+def agreed_settings(data: ConsumerData) -> dict[str, str]:
     """Return the settings of a member that have to be the same for all.
 
     Strategy, delivery and filters matter only in a clustering group: each broadcasting member reads all queues.
@@ -88,7 +88,7 @@ def disagreements(members: Mapping[str, ConsumerData]) -> tuple[Disagreement, ..
     """Find all settings that differ between the members, by client id; sorted by `what`, empty if they agree."""
     said: dict[str, dict[str, list[str]]] = {}
     for client_id in sorted(members):
-        for what, value in settings_of(members[client_id]).items():
+        for what, value in agreed_settings(members[client_id]).items():
             said.setdefault(what, {}).setdefault(value, []).append(client_id)
     return tuple(
         Disagreement(
@@ -129,7 +129,7 @@ class SettingsTally:
     def add(self, data: ConsumerData) -> None:
         """Count the settings of a new member, or the new settings of one."""
         self._answer = None
-        for what, value in settings_of(data).items():
+        for what, value in agreed_settings(data).items():
             counts = self._counts.setdefault(what, {})
             counts[value] = counts.get(value, 0) + 1
             if len(counts) > 1:
@@ -138,7 +138,7 @@ class SettingsTally:
     def remove(self, data: ConsumerData) -> None:
         """Undo `add`, with the same data."""
         self._answer = None
-        for what, value in settings_of(data).items():
+        for what, value in agreed_settings(data).items():
             counts = self._counts[what]
             counts[value] -= 1
             if not counts[value]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.arguments import check_several, check_whole, shown
+from model.arguments import check_iterable, check_whole, short_repr
 from model.errors import InvalidParameter
 from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_INVISIBLE_MS, MAX_RETRY_DELAYS, MAX_RETRY_QUEUES
 
@@ -50,7 +50,7 @@ class GroupSettings:
         kinds = {"consume": bool, "broadcast": bool, "retry_queues": int, "max_attempts": int, "fifo": bool}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(f"{name} must be {_KINDS[kind]}, got {shown(getattr(self, name))}")
+                raise InvalidParameter(f"{name} must be {_KINDS[kind]}, got {short_repr(getattr(self, name))}")
         if not 1 <= self.retry_queues <= MAX_RETRY_QUEUES:
             raise InvalidParameter(
                 f"retry_queues must be 1 to {MAX_RETRY_QUEUES}, got {self.retry_queues}; for no retries set "
@@ -62,7 +62,7 @@ class GroupSettings:
                 f"got {self.max_attempts}"
             )
 
-        check_several("retry_delays_ms", self.retry_delays_ms)
+        check_iterable("retry_delays_ms", self.retry_delays_ms)
         if len(self.retry_delays_ms) > MAX_RETRY_DELAYS:
             raise InvalidParameter(
                 f"retry_delays_ms must be at most {MAX_RETRY_DELAYS} delays, got {len(self.retry_delays_ms)}; the last "

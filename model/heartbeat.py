@@ -26,7 +26,7 @@ from model.limits import (
     MAX_SUBSCRIPTIONS_PER_MEMBER,
 )
 from model.names import check_group, check_id, retry_topic
-from model.subscription import Sql, SubscriptionData, subscription_of
+from model.subscription import Sql, SubscriptionData, make_subscription
 
 
 class MessageModel(StrEnum):
@@ -196,7 +196,7 @@ class ConsumerData:
         _check_distinct("topic", [topic for topic, _, _ in topics])
         by_sql = frozenset(added.get("sql", ()))
         subscriptions = [
-            subscription_of(
+            make_subscription(
                 topic, Sql(expression) if topic in by_sql else expression, _check_number("version", version)
             )
             for topic, expression, version in topics

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgpack
 
-from model.arguments import check_text, shown
+from model.arguments import check_text, short_repr
 from model.errors import InvalidParameter, MessageIllegal
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message_queue import MessageQueue
@@ -185,9 +185,10 @@ def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
     start = start_of_payloads(topic)
     for payload in payloads:
         if not payload.startswith(start) and topic_of_payload(payload) not in (None, topic):
+            wanted = short_repr(topic_of_payload(payload))
             raise MessageIllegal(
-                f"a message for topic {shown(topic_of_payload(payload))} was sent to {topic!r}: with access control "
-                "both have to be the same, so send it to its own topic"
+                f"a message for topic {wanted} was sent to {topic!r}: with access control both have to be the same, so "
+                "send it to its own topic"
             )
 
 
@@ -205,7 +206,9 @@ def check_message(message: Message, *, is_foreign: bool = False) -> None:
     try:
         body, tags = message.body, message.tags
     except AttributeError:
-        raise MessageIllegal(f"a message must be a Message, got {shown(message)}: write Message(topic, body)") from None
+        raise MessageIllegal(
+            f"a message must be a Message, got {short_repr(message)}: write Message(topic, body)"
+        ) from None
     if (
         type(body) is bytes
         and type(message.topic) is str
@@ -245,7 +248,7 @@ def check_message(message: Message, *, is_foreign: bool = False) -> None:
 def check_batch(messages: Sequence[Message]) -> str:
     """Refuse messages that may not be sent as one batch; returns their topic. Raises as `check_message`, too."""
     if not isinstance(messages, Sequence):
-        raise MessageIllegal(f"a batch must be a list of messages, got {shown(messages)}")
+        raise MessageIllegal(f"a batch must be a list of messages, got {short_repr(messages)}")
     for message in messages:
         check_message(message)
     topics = {message.topic for message in messages}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from model.arguments import check_several, shown
+from model.arguments import check_iterable, short_repr
 from model.errors import InvalidParameter
 
 
@@ -32,12 +32,12 @@ def check_queue(queue: MessageQueue) -> MessageQueue:
     """
     if not isinstance(queue, MessageQueue):
         raise InvalidParameter(
-            f"a queue must be a MessageQueue, got {shown(queue)}: write MessageQueue(topic, broker_name, queue_id)"
+            f"a queue must be a MessageQueue, got {short_repr(queue)}: write MessageQueue(topic, broker_name, queue_id)"
         )
     return queue
 
 
 def check_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
     """Return the queues that a user has named, as a list; see `check_queue`."""
-    check_several("queues", queues)
+    check_iterable("queues", queues)
     return [check_queue(queue) for queue in queues]

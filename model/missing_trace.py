@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from model.absent_broker import Absence, in_time
+from model.absent_broker import Absence, format_duration
 from model.events import Event
 
 
@@ -41,7 +41,7 @@ class MissingTrace:
 NOTHING_MISSING = MissingTrace()
 
 
-def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | None) -> MissingTrace:
+def describe_missing(absence: Absence, silent: Mapping[str, str], trace_s: float | None) -> MissingTrace:
     """The parts of a trace that are missing because their brokers are absent or did not answer.
 
     Args:
@@ -55,7 +55,7 @@ def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | Non
     if absence.known_for_s is None or (trace_s is not None and absence.known_for_s < trace_s):
         limit = absence.limit
         if trace_s is not None and absence.known_for_s is not None:
-            limit += f", and the trace is {in_time(trace_s)} long"
+            limit += f", and the trace is {format_duration(trace_s)} long"
     return MissingTrace(parts=dict(sorted(parts.items())), limit=limit)
 
 

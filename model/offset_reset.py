@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 
@@ -51,7 +51,7 @@ class ResetTo:
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, int) or isinstance(self.value, bool):
-            raise InvalidParameter(f"the value of a reset must be a whole number, got {shown(self.value)}")
+            raise InvalidParameter(f"the value of a reset must be a whole number, got {short_repr(self.value)}")
         if abs(self.value) > MAX_VALUE or (self.value < 0 and self.kind is not ResetKind.SHIFT):
             raise InvalidParameter(f"a reset to {self.kind} cannot have the value {self.value}")
 

@@ -26,8 +26,8 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from model.arguments import check_whole, shown
-from model.counted import counted
+from model.arguments import check_whole, short_repr
+from model.counted import plural
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, NegativeAnswer
 from model.names import check_id
 from model.replica_limits import (
@@ -243,7 +243,7 @@ def acks_of(value: object) -> Acks:
         InvalidParameter: there are none of that name.
     """
     if not isinstance(value, str) or value not in set(Acks):
-        raise InvalidParameter(f"acks must be {' or '.join(Acks)}, got {shown(value)}")
+        raise InvalidParameter(f"acks must be {' or '.join(Acks)}, got {short_repr(value)}")
     return Acks(value)
 
 
@@ -305,7 +305,7 @@ def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
         if before is None and member.replica_id <= old.last_replica_id:
             _refuse(new, f"replica id {member.replica_id} was given already, and is never given again")
         if before is not None and member.incarnation < before.incarnation:
-            _refuse(new, f"replica {member.replica_id} has started {counted(before.incarnation, 'time')} already")
+            _refuse(new, f"replica {member.replica_id} has started {plural(before.incarnation, 'time')} already")
 
 
 def restored_rows(copy: Iterable[ReplicaSet]) -> tuple[int, list[ReplicaSet]]:
@@ -343,12 +343,12 @@ def _ascends(numbers: Iterable[int]) -> bool:
 
 def _list_of(value: object, what: str) -> list[Any]:
     if type(value) is not list:
-        raise InvalidParameter(f"{what} of a replica set must be a list, got {shown(value)}")
+        raise InvalidParameter(f"{what} of a replica set must be a list, got {short_repr(value)}")
     return value
 
 
 def _member(value: object) -> Replica:
     if type(value) is not list or len(value) < 3:
-        raise InvalidParameter(f"a member must be [replica id, address, incarnation], got {shown(value)}")
+        raise InvalidParameter(f"a member must be [replica id, address, incarnation], got {short_repr(value)}")
     replica_id, address, incarnation = value[:3]
     return Replica(replica_id=replica_id, address=address, incarnation=incarnation)

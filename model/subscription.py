@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from model.arguments import check_text, shown
+from model.arguments import check_text, short_repr
 from model.errors import InvalidParameter, RequestCodeNotSupported, RlabError
 from model.limits import MAX_EXPRESSION_CHARS
 from model.message import tag_hash
@@ -120,7 +120,7 @@ def parse_expression(expression: str) -> frozenset[str] | None:
     return tags
 
 
-def subscription_of(topic: str, expression: Expression, version: int) -> SubscriptionData:
+def make_subscription(topic: str, expression: Expression, version: int) -> SubscriptionData:
     """Make a checked subscription.
 
     Raises:
@@ -132,7 +132,7 @@ def subscription_of(topic: str, expression: Expression, version: int) -> Subscri
     if not isinstance(expression, str):
         raise InvalidParameter(
             f"the tags of the subscription to {topic!r} must be a string as 'tagA || tagB', or a filter as "
-            f"Sql('price > 10'), got {shown(expression)}"
+            f"Sql('price > 10'), got {short_repr(expression)}"
         )
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise InvalidParameter(

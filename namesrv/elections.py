@@ -27,7 +27,7 @@ from random import Random
 from typing import TypeVar
 from zlib import crc32
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError, InvalidParameter, RegisterUnavailable, RlabError
 from model.replica_limits import MAX_SET_NUMBER
 from model.replica_set import ReplicaSet, SetChanged, restored_rows, stored_row
@@ -284,10 +284,10 @@ def _encoded(row: ReplicaSet) -> tuple[str, bytes, int]:
 
 def _decoded(name: object, wire: object, crc: object) -> ReplicaSet:
     if type(wire) is not bytes or crc32(wire) != crc:
-        raise InvalidParameter(f"the checksum of set {shown(name)} is wrong")
+        raise InvalidParameter(f"the checksum of set {short_repr(name)} is wrong")
     row = ReplicaSet.from_wire(wire)
     if row.name != name:
-        raise InvalidParameter(f"set {shown(name)} has the row of {row.name}")
+        raise InvalidParameter(f"set {short_repr(name)} has the row of {row.name}")
     return row
 
 

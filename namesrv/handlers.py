@@ -16,7 +16,7 @@ from model.errors import ServiceNotAvailable, TopicNotExist
 from model.log_lines import LogLines
 from model.names import check_id
 from namesrv.beginning import Beginning
-from namesrv.registration import checked_address, registration_of
+from namesrv.registration import checked_address, parse_registration
 from namesrv.route_table import RouteTable
 from namesrv.route_watchers import RouteWatchers
 from remoting.command import Command, Reply
@@ -62,7 +62,7 @@ class NameServerHandlers:
 
     def register_broker(self, connection: Connection, request: Command) -> Reply:
         """Register a broker; see `RouteTable.register_broker`."""
-        registration = registration_of(request)
+        registration = parse_registration(request)
         key, address = registration.key, registration.address
         now = self._now()
         before = self._table.address_of(*key)

@@ -50,7 +50,7 @@ class BrokerRegistration:
         return BrokerKey(self.broker_name, self.broker_id)
 
 
-def registration_of(request: Command) -> BrokerRegistration:
+def parse_registration(request: Command) -> BrokerRegistration:
     """Read a REGISTER_BROKER request, whose header has been checked against the schema.
 
     Raises:

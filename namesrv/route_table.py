@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import InvalidParameter, SystemBusy, TopicNotExist
 from model.limits import MAX_BROKERS, MAX_TOPICS
 from model.replica_limits import MASTER_KEPT_S
@@ -286,7 +286,7 @@ class RouteTable:
 
     def _check_room(self, registration: BrokerRegistration, *, taken: bool) -> None:
         if not taken and len(self._live) >= self._max_brokers:
-            raise SystemBusy(f"this name server knows {counted(len(self._live), 'broker')}, which is its limit")
+            raise SystemBusy(f"this name server knows {plural(len(self._live), 'broker')}, which is its limit")
         if registration.broker_id == MASTER_ID:
             new = sum(1 for config in registration.topics if config.topic not in self._topics)
             if new and len(self._topics) + new > self._max_topics:

@@ -58,7 +58,7 @@ def announce(server: RemotingServer, notices: list[RouteNotice]) -> None:
             connection.notify(RequestCode.NOTIFY_ROUTE_CHANGED, {} if names is None else {"topics": names})
 
 
-def followed_by(act: Callable[[], None], handler: Handler) -> Handler:
+def follow_register(act: Callable[[], None], handler: Handler) -> Handler:
     """Return a handler that calls another one, and then `act`, unless the handler fails."""
 
     def handle(connection: Connection, request: Command) -> Any:
@@ -123,7 +123,7 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
     async with (
         serve(
             {
-                **{code: followed_by(table_changed, handler) for code, handler in handlers.by_code().items()},
+                **{code: follow_register(table_changed, handler) for code, handler in handlers.by_code().items()},
                 **ElectionHandlers(elections).by_code(),
             },
             config.listen,

@@ -22,11 +22,11 @@ def static_folder(package: str = "pictures") -> Traversable:
     return files(f"{PREFIX}{package}") / "static"
 
 
-def text_of(name: str) -> str:
+def read_asset(name: str) -> str:
     """Return the text of one file of the pictures."""
     return (static_folder() / name).read_text(encoding="utf-8")
 
 
-def bundled(names: Sequence[str]) -> str:
+def bundle_scripts(names: Sequence[str]) -> str:
     """Join scripts in this order: each after the scripts that it imports."""
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", text_of(name))) for name in names)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", read_asset(name))) for name in names)

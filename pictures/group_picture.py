@@ -30,7 +30,7 @@ from traces.figures.group import GroupFigures
 from traces.figures.records import Rebalance
 from traces.figures.uses import KINDS, OWNER_KINDS
 from traces.why.moves import MOVE_KINDS, MoveTracker, QueueMove
-from traces.why.words import because
+from traces.why.words import describe_cause
 
 NONE = -1
 PICTURE_KINDS = KINDS | MOVE_KINDS
@@ -145,7 +145,7 @@ class GroupPicture:
     def _rebalance(self, row: Rebalance) -> dict[str, Any]:
         return {
             "cause": row.cause,
-            "because": because(row),
+            "because": describe_cause(row),
             "kind": row.kind,
             "trigger": row.trigger,
             "members": row.members,

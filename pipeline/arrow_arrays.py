@@ -37,7 +37,7 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
     return _lay_out(pa.string(), lengths, data, len(values), _bits_of(is_valid, len(values)))
 
 
-def repeated(text: str, times: int) -> pa.Array:
+def repeat_text(text: str, times: int) -> pa.Array:
     """Make an array of one string, repeated."""
     data = text.encode()
     offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))

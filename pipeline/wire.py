@@ -40,10 +40,10 @@ from model.topic_route import MASTER_ID, TopicRoute
 from pipeline.access import OF_ENVIRONMENT, AccessFiles
 from remoting.address import parse_address, parse_addresses
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
-from remoting.command import REQUEST, RESPONSE, Command, refusal_of
+from remoting.command import REQUEST, RESPONSE, Command, error_of_response
 from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
-from remoting.security.login import ClientHandshake, key_of
+from remoting.security.login import ClientHandshake, read_own_key
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
 from remoting.security.tls.mismatch import answers_plain_frames, is_refusal, refuses_certificate, requires_tls
 from remoting.security.tls.trust import TLS_CERT, client_context, tls_reason
@@ -83,7 +83,7 @@ class WireConnection:
         self._timeout_s = timeout_s
         self._pid = os.getpid()
         self._environment = environment = access.environment()  # read before there is a socket to close
-        tls, key = client_context(environment), key_of(environment)
+        tls, key = client_context(environment), read_own_key(environment)
         self._has_tls = tls is not None
         try:
             self._socket = socket.create_connection(parse_address(address), timeout_s)
@@ -493,7 +493,7 @@ def raise_refusal(answer: Command) -> Command:
         RlabError: the error of another code, with the server's remark.
     """
     if answer.code:
-        raise refusal_of(answer)
+        raise error_of_response(answer)
     return answer
 
 

@@ -53,7 +53,7 @@ class Orders:
         Raises:
             InvalidParameter: the order does not exist, or the fault is invalid.
         """
-        from remoting.faults.fault import fault_of
+        from remoting.faults.fault import parse_fault
 
         do = order.get("do")
         if do == "tell":
@@ -62,7 +62,7 @@ class Orders:
         if self._hook is None:
             self._hook = self._faults.hook(self._rng)
         if do == "begin":
-            active = self._hook.begin(fault_of(order["fault"]), str(order.get("cause", "")))
+            active = self._hook.begin(parse_fault(order["fault"]), str(order.get("cause", "")))
             return {"id": active.number, "cause": active.cause, "done": active.done}
         if do == "heal":
             return {"healed": len(self._hook.heal(order.get("id")))}

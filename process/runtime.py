@@ -27,7 +27,7 @@ import anyio
 import typer
 
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
-from model.extras import EXTRA_OF, install_command
+from model.extras import EXTRA_BY_PACKAGE, install_command
 from process.output import LineLimit, LogFormat, log_handler, print_error
 from process.start import SIGNALS, interruptible, was_stopped
 
@@ -177,7 +177,7 @@ def _text(error: BaseException) -> str:
         if error.errno == errno.EBADF and not error.filename:
             return "standard input or output is closed, and this command needs it: give it a file, or /dev/null"
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_BY_PACKAGE:
         return install_command(error.name)
     return f"unexpected {type(error).__name__}: {error}; RLAB_DEBUG=1 shows the traceback"
 

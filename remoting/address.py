@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError
 
 _PORT = re.compile("[0-9]{1,5}")
@@ -59,7 +59,7 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     """
     several = isinstance(addresses, Sequence) and all(isinstance(address, str) for address in addresses)
     if not several:
-        raise ConfigError(f"addresses must be a string or a list of strings, got {shown(addresses)}")
+        raise ConfigError(f"addresses must be a string or a list of strings, got {short_repr(addresses)}")
     parts = addresses.replace(";", ",").split(",") if isinstance(addresses, str) else addresses
     parsed = dict.fromkeys(format_address(*parse_address(part)) for part in parts if part.strip())
     if not parsed:

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import msgpack
 
 from model.errors import InvalidParameter
-from remoting.command import Command, shown
+from remoting.command import Command, short_text
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
-from remoting.wire.schema import SCHEMA, bounds_of, range_text
+from remoting.wire.schema import SCHEMA, field_bounds, range_text
 
 
 class _Shape(NamedTuple):
@@ -42,7 +42,9 @@ def _shape_of(code: RequestCode, schema: RequestSchema) -> _Shape:
         f"{code.name}: the body must be an {schema.rows_text()}",
         columns,
         tuple(tuple if column.type is list else column.type for column in columns),
-        tuple((at, *bounds) for at, column in enumerate(columns) if not column.items and (bounds := bounds_of(column))),
+        tuple(
+            (at, *bounds) for at, column in enumerate(columns) if not column.items and (bounds := field_bounds(column))
+        ),
         tuple((at, {column.items}) for at, column in enumerate(columns) if column.type is list),
         schema.max_rows or 2**32 - 1,
     )
@@ -64,7 +66,7 @@ def rows_of(request: Command) -> tuple[Any, ...]:
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidParameter(f"{shape.wanted}: {str(error) or 'it is not msgpack'}") from error
     if type(rows) is not tuple:
-        raise InvalidParameter(f"{shape.wanted}, got {shown(rows)}")
+        raise InvalidParameter(f"{shape.wanted}, got {short_text(rows)}")
     _check_rows(shape, [(value,) for value in rows] if request.code in _PLAIN else rows)
     return rows
 
@@ -95,14 +97,14 @@ def _number(rows: Sequence[Any], row: object) -> int:
 
 def _types_text(row: object) -> str:
     if type(row) is not tuple:
-        return shown(row)
+        return short_text(row)
     return f"[{', '.join(type(value).__name__ for value in row[:_SHOWN_VALUES])}]"
 
 
 _SHOWN_VALUES = 8
 
 
-def unpacked(body: bytes | None) -> Any:
+def unpack_body(body: bytes | None) -> Any:
     """Return the msgpack value of a body, for a `from_wire` that checks it.
 
     Raises:

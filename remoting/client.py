@@ -20,15 +20,15 @@ from model.errors import ConfigError, ConnectFailed, InvalidParameter, NotMaster
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.codec import Codec, Peer
-from remoting.command import Command, refusal_of
+from remoting.command import Command, error_of_response
 from remoting.connection import Connection, close_all
-from remoting.overload.admission import rank_of
+from remoting.overload.admission import request_rank
 from remoting.overload.keepalive import leave_when_unacknowledged
 from remoting.overload.probe import Probe
 from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
-from remoting.security.login import key_of, log_in
+from remoting.security.login import log_in, read_own_key
 from remoting.security.tls.trust import client_context, tls_reason
 from remoting.tasks import OwningLoop
 from remoting.wire.field import Rank
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 PushHandler = Callable[[str, Command], None]
 """Called with (address, command) for a request that the server pushes; must not block."""
-CodecOf = Callable[[Peer, str], Codec]
+CodecFactory = Callable[[Peer, str], Codec]
 """Creates the codec of a new connection to an address."""
 
 
@@ -49,7 +49,7 @@ def raise_for_code(response: Command) -> Command:
         RlabError: the class of the code, with the server's remark.
     """
     if response.code:
-        raise refusal_of(response)
+        raise error_of_response(response)
     return response
 
 
@@ -102,7 +102,7 @@ class RemotingClient:
         on_not_master: Callable[[str, NotMaster], None] | None = None,
         rng: random.Random | None = None,
         key: Key | None = None,
-        codec_of: CodecOf | None = None,
+        codec_of: CodecFactory | None = None,
     ) -> None:
         if key is not None and codec_of is not None:
             raise ConfigError("a key is proved to servers of this project only: leave it out with another dialect")
@@ -125,7 +125,7 @@ class RemotingClient:
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
-    def speak(self, codec_of: CodecOf | None) -> None:
+    def speak(self, codec_of: CodecFactory | None) -> None:
         """Use these codecs from now on, for connections that are opened later; see `codec_of` of the class."""
         self._codec_of = codec_of
         for address in list(self._connections):
@@ -229,7 +229,7 @@ class RemotingClient:
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
             ) from error
         leave_when_unacknowledged(transport)
-        key = self._key or key_of() if self._codec_of is None else None
+        key = self._key or read_own_key() if self._codec_of is None else None
         if key is not None:
             try:
                 await log_in(connection, key, timeout_s)
@@ -263,7 +263,7 @@ class RemotingClient:
         self._check_loop()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            if address in self._budgets and rank_of(code) is not Rank.KEEPALIVE:
+            if address in self._budgets and request_rank(code) is not Rank.KEEPALIVE:
                 await self._pause(address, deadline)
                 timeout_s = deadline - asyncio.get_running_loop().time()
             try:
@@ -344,7 +344,7 @@ class RemotingClient:
                 self._on_lost(address)
 
     def _not_master(self, address: str, response: Command) -> None:
-        error = refusal_of(response)
+        error = error_of_response(response)
         if isinstance(error, NotMaster) and self._on_not_master is not None and not self._closing:
             self._on_not_master(address, error)
 

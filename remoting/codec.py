@@ -26,7 +26,7 @@ import msgpack
 
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
-from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, shown
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, short_text
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -351,11 +351,11 @@ def _not_a_frame(error: Exception) -> ProtocolError:
 
 def _explain(version: object, flags: object, code: object, opaque: object, header: object) -> ProtocolError:
     if version not in _VERSIONS:
-        return ProtocolError(f"frame version {shown(version)} is not supported: this side speaks version {VERSION}")
+        return ProtocolError(f"frame version {short_text(version)} is not supported: this side has version {VERSION}")
     if flags not in _FLAGS:
-        return ProtocolError(f"unknown frame flags {shown(flags)}: known are 0 request, 1 response, 2 one-way")
+        return ProtocolError(f"unknown frame flags {short_text(flags)}: known are 0 request, 1 response, 2 one-way")
     if type(code) is not int or type(opaque) is not int or opaque < 0:
-        return ProtocolError(f"code and opaque must be whole numbers, got {shown(code)} and {shown(opaque)}")
+        return ProtocolError(f"code and opaque must be whole numbers, got {short_text(code)} and {short_text(opaque)}")
     if type(header) is dict and len(header) > MAX_HEADER_FIELDS:
         return ProtocolError(f"a header of {len(header)} fields, more than the {MAX_HEADER_FIELDS} allowed")
     return ProtocolError("a frame's header must be a map and its body bytes or nil")

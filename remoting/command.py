@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from model.errors import NotMaster, RlabError, SystemBusy, error_of
+from model.errors import NotMaster, RlabError, SystemBusy, make_error
 from model.limits import BODY_BYTES_AS_ONE_COMMAND, COMMANDS_PER_BATCH
 from remoting.request_code import RequestCode
 
@@ -57,7 +57,7 @@ class Reply(NamedTuple):
     code: int = 0
 
 
-def shown(value: object) -> str:
+def short_text(value: object) -> str:
     """Return a short text for any value that a peer sent, for an error message.
 
     Not `repr`: for a string of megabytes the error would be longer than a frame may be, and a list nested a thousand
@@ -89,9 +89,9 @@ def request_cost(command: Command) -> int:
     return cost + len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else cost
 
 
-def refusal_of(response: Command) -> RlabError:
+def error_of_response(response: Command) -> RlabError:
     """The error for a response whose code is not SUCCESS."""
-    error = error_of(response.code, str(response.header.get("remark", "no remark")))
+    error = make_error(response.code, str(response.header.get("remark", "no remark")))
     if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
         error.retry_after_s = retry_after_ms / 1000
     elif isinstance(error, NotMaster) and type(address := response.header.get("master_address")) is str:

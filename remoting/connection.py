@@ -49,7 +49,7 @@ from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.overload.inbox import Inbox
-from remoting.overload.incomplete_frame import FramesUnderWay, IncompleteFrame
+from remoting.overload.incomplete_frame import IncompleteFrame, PartialFrameBudget
 from remoting.overload.keepalive import keep_alive
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         on_opened: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         pause_reads_when_blocked: bool,
-        frames: FramesUnderWay | None = None,
+        frames: PartialFrameBudget | None = None,
         memory: PeerMemory[Connection] | None = None,
         lines: LogLines | None = None,
         codec: Codec = CODEC,

@@ -53,11 +53,11 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
 from remoting.overload.admission import WAITS, Admission, is_new_work
-from remoting.overload.incomplete_frame import FramesUnderWay
+from remoting.overload.incomplete_frame import PartialFrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
-from remoting.security.gate import Gate, Guarded, NoClientState
+from remoting.security.gate import Gate, GuardedServer, NoClientState
 from remoting.security.new_connections import NewConnections
 from remoting.security.policy import Policy
 from remoting.security.tls.certificates import TlsFiles
@@ -108,7 +108,7 @@ class RemotingServer:
         self._lines = LogLines()  # the log lines of connections about their peers
         self._failures = LogLines()
         self._numbers = count(1)
-        self._frames = FramesUnderWay()
+        self._frames = PartialFrameBudget()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
         self._attentive = True  # the next request is the first of its iteration, or goes to the admission
         self._serving_slice = False
@@ -353,7 +353,7 @@ async def serve(
     access: AccessFile | Policy | None = None,
     tls: TlsFiles | None = None,
     grpc_tls: GrpcTls = None,
-    guarded: Guarded | None = None,
+    guarded: GuardedServer | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 

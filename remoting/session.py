@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import FlowControl
 from model.limits import MAX_IN_FLIGHT_REQUESTS
 from remoting.command import Command
@@ -63,7 +63,7 @@ class RequestSession(Generic[Call]):
         calls = self._calls
         if len(calls) >= self._max_in_flight:
             raise FlowControl(
-                f"{counted(len(calls), 'request', 'is', 'are')} unanswered on this connection: wait for some"
+                f"{plural(len(calls), 'request', 'is', 'are')} unanswered on this connection: wait for some"
             )
         # 64 bits on the wire: at a million requests a second, numbers repeat after half a million years.
         opaque = self._opaque = self._opaque + 1

@@ -31,7 +31,7 @@ from pathlib import Path
 from broker.store.disk.directory import REPLICA_NAME, mark_replica, to_store_error
 from broker.store.disk.errors import StoreInUse
 from broker.store.disk.files import Files
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError
 from model.replica_set import ReplicaSet
 
@@ -169,7 +169,7 @@ def check_identity(identity: ReplicaIdentity, row: ReplicaSet | None, *, name: s
         )
     if identity.incarnation < member.incarnation:
         raise OldReplica(
-            f"replica {number} of {name} was started {counted(member.incarnation, 'time')}, and {directory} counts "
+            f"replica {number} of {name} was started {plural(member.incarnation, 'time')}, and {directory} counts "
             f"{identity.incarnation}: it is an old copy, or another process runs as the same replica. Stop that "
             "process, or empty the directory and join again with --replica-of"
         )

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import IllegalOperation
 from model.replica_limits import MAX_REPLICAS
 from model.replica_set import NO_MASTER, Acks, Replica, ReplicaSet
@@ -185,7 +185,7 @@ def in_sync_with(row: ReplicaSet, replica_id: int, *, by: int, epoch: int, incar
     member = _member(row, replica_id)
     if member.incarnation != incarnation:
         raise ReplicaRestarted(
-            f"replica {replica_id} of set {row.name} has started {counted(member.incarnation, 'time')}, and this is "
+            f"replica {replica_id} of set {row.name} has started {plural(member.incarnation, 'time')}, and this is "
             f"the process of start {incarnation}: two processes use one replica id, or this one is from a copied "
             "directory"
         )

@@ -18,9 +18,18 @@ from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
-from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, queue_object, retry_delays_of, table_by_queue
+from rocketmq.fields import (
+    SQL92,
+    TAG,
+    Fields,
+    json_bytes,
+    json_object,
+    parse_retry_delays,
+    queue_object,
+    table_by_queue,
+)
 from rocketmq.frame import OUR_VERSION, Frame
-from rocketmq.message import physical_of, place_of
+from rocketmq.message import parse_physical_offset, split_physical_offset
 from rocketmq.pulling import stored_messages
 
 TOOLS = "TOOLS_CONSUMER"
@@ -69,7 +78,7 @@ def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
         "retry_queues": sent.number("retryQueueNums", 1),
         "max_attempts": sent.number("retryMaxTimes", OWN_ATTEMPTS),
         "fifo": sent.flag("consumeMessageOrderly"),
-        "retry_delays_ms": retry_delays_of(sent.nested("groupRetryPolicy")),
+        "retry_delays_ms": parse_retry_delays(sent.nested("groupRetryPolicy")),
     }
     return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, empty_answer)
 
@@ -222,7 +231,7 @@ def ask_running_info(
 def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """A message that a member has to consume now, named by the id that its broker assigned."""
     group, client_id, message_id = fields.text("consumerGroup"), fields.text("clientId"), fields.text("msgId")
-    topic, queue_id, offset = _place(caller, physical_of(message_id))
+    topic, queue_id, offset = _place(caller, parse_physical_offset(message_id))
     header = {"group": group, "client_id": client_id, "topic": topic, "queue_id": queue_id, "offset": offset}
     return TranslatedRequest(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, None, _as_it_is)
 
@@ -310,7 +319,7 @@ def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 
 def _place(caller: Caller, physical: int) -> tuple[str, int, int]:
     """Topic, queue id and offset of a physical offset."""
-    topic_id, queue_id, offset = place_of(max(0, physical))
+    topic_id, queue_id, offset = split_physical_offset(max(0, physical))
     topic = caller.facts.topic_of(topic_id)
     if topic is None:
         raise InvalidParameter(_NOT_THERE.format(physical))

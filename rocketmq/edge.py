@@ -4,9 +4,9 @@ An edge is the codec of one connection. It decodes RocketMQ's frames, has each r
 project, and translates the answer back. It knows the client's id and subscriptions from that client's heartbeats. Our
 own clients send them in each request.
 
-A request passes as a `Question`: the opaque number of the command keeps the frame and the translator of the answer. So
-an edge has no table of outstanding requests, and a request that is never answered leaves nothing behind. The edge
-itself answers codes that no handler serves, and questions about the client only.
+A request passes as a `RequestOpaque`: the opaque number of the command keeps the frame and the translator of the
+answer. So an edge has no table of outstanding requests, and a request that is never answered leaves nothing behind. The
+edge itself answers codes that no handler serves, and questions about the client only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from model.topic_route import MessageType
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.fields import FieldError, Fields, text_of
+from rocketmq.fields import FieldError, Fields, header_text
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode_frame, is_first_of_rocketmq
 from rocketmq.message import Host
 from rocketmq.signing import Check, check_signature
@@ -54,7 +54,7 @@ class StockAnswer(NamedTuple):
     remark: str | None = None
 
 
-Answerer = Callable[[dict[str, Any], bytes | None, int], StockAnswer]
+AnswerTranslator = Callable[[dict[str, Any], bytes | None, int], StockAnswer]
 """Translates the answer of a handler: header, body, code. It gets no refusals, except those in `outcomes`."""
 
 
@@ -64,7 +64,7 @@ class TranslatedRequest(NamedTuple):
     code: RequestCode
     header: dict[str, Any]
     body: bytes | None
-    answer: Answerer
+    answer: AnswerTranslator
     outcomes: tuple[int, ...] = ()
 
 
@@ -102,7 +102,7 @@ class ServerFacts:
 
 
 @dataclass(slots=True)
-class Subscribed:
+class GroupSubscription:
     """One group of the client: its topics with their expressions and versions."""
 
     topics: dict[str, tuple[Expression, int]]
@@ -117,7 +117,7 @@ class Caller:
     peer: Peer
     client_id: str = ""
     language: str = ""
-    groups: dict[str, Subscribed] = field(default_factory=dict)
+    groups: dict[str, GroupSubscription] = field(default_factory=dict)
     generated_ids: int = 0
     picked_queues: int = 0
 
@@ -163,7 +163,7 @@ class RocketmqDialect:
         return Edge(self, peer)
 
 
-class Question(int):
+class RequestOpaque(int):
     """The opaque number of an outstanding request, with its frame and the translator of its answer."""
 
     frame: Frame
@@ -216,7 +216,7 @@ class Edge(FrameReader):
                 self._peer.send_frame(_answer(frame, result))
             return None
         self._opaque += 1
-        opaque = Question(self._opaque)
+        opaque = RequestOpaque(self._opaque)
         opaque.frame, opaque.asked = frame, result
         flags = ONE_WAY if frame.flag & ONE_WAY_BIT else REQUEST
         return Command(flags, result.code, opaque, result.header, result.body)
@@ -227,7 +227,7 @@ class Edge(FrameReader):
         """See `remoting.codec.Codec`. A command without a RocketMQ form becomes zero bytes."""
         if flags != RESPONSE:
             return self._encode_pushed(flags, code, opaque, header, body)
-        if not isinstance(opaque, Question):
+        if not isinstance(opaque, RequestOpaque):
             # About the connection: the reason why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
             return encode_frame(refused._replace(binary=self._binary))
@@ -248,7 +248,7 @@ class Edge(FrameReader):
         if flags == ONE_WAY:
             flag = ONE_WAY_BIT
             opaque = self._own_opaque = self._own_opaque + 1
-        fields = {name: text_of(value) for name, value in said[1].items()}
+        fields = {name: header_text(value) for name, value in said[1].items()}
         return encode_frame(Frame(said[0], flag, opaque, fields, said[2], binary=self._binary))
 
 
@@ -256,6 +256,6 @@ def _answer(frame: Frame, outcome: StockAnswer) -> bytes:
     code = _LIKE_OURS.get(outcome.code, outcome.code)
     if code >= _OWN_CODES:
         code = ResponseCode.SYSTEM_ERROR
-    fields = {name: text_of(value) for name, value in outcome.fields.items()}
+    fields = {name: header_text(value) for name, value in outcome.fields.items()}
     remark = None if outcome.remark is None else outcome.remark[:MAX_REMARK_CHARS]
     return encode_frame(Frame(code, RESPONSE_BIT, frame.opaque, fields, outcome.body, remark, binary=frame.binary))

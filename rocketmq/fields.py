@@ -14,10 +14,10 @@ from model.errors import InvalidParameter
 from model.limits import MAX_RETRY_DELAYS
 from model.subscription import Expression, Sql, SubscriptionData
 from model.topic_route import MessageType
-from remoting.command import shown
+from remoting.command import short_text
 from rocketmq.frame import read_json
 
-OURS = "ofRebalanceLab"
+PROJECT_MARKER = "ofRebalanceLab"
 """Header field that marks a name server as one of this project; RocketMQ's clients ignore it."""
 TAG, SQL92 = "TAG", "SQL92"
 """Types of expressions. RocketMQ: ExpressionType."""
@@ -59,7 +59,7 @@ class Fields:
         Raises:
             FieldError: the value is not such a number, or the field is absent and there is no default.
         """
-        return number_of(name, self._fields.get(name), default)
+        return parse_number(name, self._fields.get(name), default)
 
     def nested(self, name: str) -> Fields:
         """The fields of an object; of none if it is absent.
@@ -69,7 +69,7 @@ class Fields:
         """
         value = self._fields.get(name)
         if value is not None and not isinstance(value, dict):
-            raise FieldError(f"the field {name} must be an object, got {shown(value)}")
+            raise FieldError(f"the field {name} must be an object, got {short_text(value)}")
         return Fields(value or {})
 
     def numbers(self, name: str) -> list[int]:
@@ -80,15 +80,15 @@ class Fields:
         """
         value = self._fields.get(name)
         if value is not None and not isinstance(value, list):
-            raise FieldError(f"the field {name} must be a list, got {shown(value)}")
-        return [number_of(name, each) for each in value or ()]
+            raise FieldError(f"the field {name} must be a list, got {short_text(value)}")
+        return [parse_number(name, each) for each in value or ()]
 
     def flag(self, name: str) -> bool:
         """A boolean, false if it is absent; C++ writes 0 and 1."""
         return str(self._fields.get(name)).lower() in ("true", "1")
 
 
-def number_of(name: str, value: object, default: int | None = None) -> int:
+def parse_number(name: str, value: object, default: int | None = None) -> int:
     """A whole number, which may be written as text.
 
     Raises:
@@ -103,13 +103,13 @@ def number_of(name: str, value: object, default: int | None = None) -> int:
             raise ValueError
         number = int(value)
     except ValueError:
-        raise FieldError(f"the field {name} must be a whole number, got {shown(value)}") from None
+        raise FieldError(f"the field {name} must be a whole number, got {short_text(value)}") from None
     if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
-        raise FieldError(f"the field {name} must be a number of 64 bits, got {shown(value)}")
+        raise FieldError(f"the field {name} must be a number of 64 bits, got {short_text(value)}")
     return number
 
 
-def retry_delays_of(policy: Fields) -> list[int]:
+def parse_retry_delays(policy: Fields) -> list[int]:
     """The delays in milliseconds before the first, second, ... retry of a policy; none for RocketMQ's own.
 
     RocketMQ: GroupRetryPolicy, with a CustomizedRetryPolicy or an ExponentialRetryPolicy.
@@ -130,7 +130,7 @@ def retry_delays_of(policy: Fields) -> list[int]:
     return [*delays, min(delay_ms, longest_ms)]
 
 
-def message_type_of(attributes: str) -> MessageType | None:
+def parse_message_type(attributes: str) -> MessageType | None:
     """The message type in the changes of a topic's attributes; None if it is not among them.
 
     RocketMQ: AttributeParser, TopicAttributes.
@@ -145,12 +145,12 @@ def message_type_of(attributes: str) -> MessageType | None:
     for attribute in filter(None, (each.strip() for each in attributes.split(","))):
         sign, (name, _, value) = attribute[0], attribute[1:].partition("=")
         if name.strip() != MESSAGE_TYPE:
-            raise FieldError(f"the attribute {shown(attribute)} of a topic is not kept here, only {MESSAGE_TYPE}")
+            raise FieldError(f"the attribute {short_text(attribute)} of a topic is not kept here, only {MESSAGE_TYPE}")
         known = {"+": MessageType.__members__.get(value.strip()), "-": MessageType.MIXED}
         found = known.get(sign)
         if found is None:
             types = ", ".join(MessageType.__members__)
-            text = f"{shown(attribute)} must be +{MESSAGE_TYPE}=TYPE or -{MESSAGE_TYPE}; types are {types}"
+            text = f"{short_text(attribute)} must be +{MESSAGE_TYPE}=TYPE or -{MESSAGE_TYPE}; types are {types}"
             raise FieldError(text)
     return found
 
@@ -166,7 +166,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FieldError(f"the body is not JSON ({type(error).__name__})") from error
     if type(value) is not dict:
-        raise FieldError(f"the body must be an object, got {shown(value)}")
+        raise FieldError(f"the body must be an object, got {short_text(value)}")
     return value
 
 
@@ -195,7 +195,7 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
         return names[value]
     if isinstance(value, str):
         return value if value in names else default
-    raise FieldError(f"{what} must be one of {', '.join(names)}, got {shown(value)}")
+    raise FieldError(f"{what} must be one of {', '.join(names)}, got {short_text(value)}")
 
 
 def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, object]:
@@ -213,12 +213,12 @@ def json_bytes(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def text_of(value: object) -> str:
+def header_text(value: object) -> str:
     """The text of a header field."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def expression_of(kind: str, text: str) -> Expression:
+def make_expression(kind: str, text: str) -> Expression:
     """The expression of a subscription, from its type and its text; without a type it is tags.
 
     Raises:
@@ -232,6 +232,6 @@ def expression_of(kind: str, text: str) -> Expression:
     raise InvalidParameter(f"a filter of type {kind!r} is not known: the types are {TAG} and {SQL92}")
 
 
-def kind_of(subscription: SubscriptionData) -> str:
+def expression_type(subscription: SubscriptionData) -> str:
     """The type of a subscription's expression."""
     return SQL92 if subscription.is_sql else TAG

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_ROCKETMQ_FIELDS, MAX_ROCKETMQ_HEADER_BYTES
 from remoting.codec import FrameTooLong
-from remoting.command import shown
+from remoting.command import short_text
 
 RESPONSE_BIT = 1
 ONE_WAY_BIT = 2
@@ -151,12 +151,12 @@ def decode_header(header: bytes, body: bytes | None, *, binary: bool) -> Frame:
 def _decode_json(header: bytes, body: bytes | None) -> Frame:
     fields = read_json(header)
     if type(fields) is not dict:
-        raise ValueError(f"a header must be an object, got {shown(fields)}")
+        raise ValueError(f"a header must be an object, got {short_text(fields)}")
     extra: Any = fields.get("extFields")
     if extra is None:
         extra = {}
     if type(extra) is not dict:
-        raise ValueError(f"extFields must be an object, got {shown(extra)}")
+        raise ValueError(f"extFields must be an object, got {short_text(extra)}")
     remark, language = fields.get("remark"), fields.get("language")
     return Frame(
         code=_int32(fields["code"]),
@@ -192,16 +192,16 @@ def _text(value: object) -> str:
         return "true" if value else "false"
     if type(value) in (int, float):
         return str(value)
-    raise ValueError(f"a header field must be a text, a number or a boolean, got {shown(value)}")
+    raise ValueError(f"a header field must be a text, a number or a boolean, got {short_text(value)}")
 
 
 def _int32(value: object) -> int:
     """A number of 32 bits, which may be written as text."""
     if not isinstance(value, int | str) or isinstance(value, bool):
-        raise ValueError(f"a whole number is expected, got {shown(value)}")
+        raise ValueError(f"a whole number is expected, got {short_text(value)}")
     number = int(value)
     if not -_INT32 <= number < _INT32:
-        raise ValueError(f"a number of 32 bits is expected, got {shown(value)}")
+        raise ValueError(f"a number of 32 bits is expected, got {short_text(value)}")
     return number
 
 

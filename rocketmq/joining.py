@@ -13,10 +13,20 @@ import msgpack
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MEMBER_EXPIRY_S
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.request_code import RequestCode
-from rocketmq.edge import Caller, StockAnswer, Subscribed, TranslatedRequest, empty_answer
-from rocketmq.fields import TAG, FieldError, Fields, choice, expression_of, json_bytes, json_object, number_of, objects
+from rocketmq.edge import Caller, GroupSubscription, StockAnswer, TranslatedRequest, empty_answer
+from rocketmq.fields import (
+    TAG,
+    FieldError,
+    Fields,
+    choice,
+    json_bytes,
+    json_object,
+    make_expression,
+    objects,
+    parse_number,
+)
 from rocketmq.frame import Frame
 
 _CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -44,7 +54,7 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
     consumers = [_consumer(each) for each in objects(sent.get("consumerDataSet"), "consumerDataSet")]
     producers = [Fields(each).text("groupName") for each in objects(sent.get("producerDataSet"), "producerDataSet")]
     groups = {
-        each.group: Subscribed(
+        each.group: GroupSubscription(
             {one.topic: (one.given, one.version) for one in each.subscriptions},
             each.model is MessageModel.CLUSTERING,
         )
@@ -77,9 +87,9 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
         one = Fields(each)
-        expression = expression_of(one.text("expressionType", TAG), one.text("subString", "*"))
-        version = number_of("subVersion", each.get("subVersion"), 0)
-        subscriptions.append(subscription_of(one.text("topic"), expression, max(0, version)))
+        expression = make_expression(one.text("expressionType", TAG), one.text("subString", "*"))
+        version = parse_number("subVersion", each.get("subVersion"), 0)
+        subscriptions.append(make_subscription(one.text("topic"), expression, max(0, version)))
     return ConsumerData(
         group=group,
         consume_type=ConsumeType(kind.removeprefix("CONSUME_")),
@@ -152,7 +162,7 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
     if not isinstance(data, dict):
         raise FieldError("subscriptionData is missing")
     said = Fields(data)
-    expression_of(said.text("expressionType", TAG), said.text("subString", "*"))
+    make_expression(said.text("expressionType", TAG), said.text("subString", "*"))
     return StockAnswer()
 
 

@@ -10,7 +10,7 @@ It is written in its first version, with IPv4 hosts, because that is what every 
 A broker here has no physical offsets that clients could use: `physical_offset` packs topic id, queue and offset into 63
 bits, so it identifies the message, after a restart as well.
 
-    >>> physical_offset(1, 2, 3), place_of(physical_offset(1, 2, 3))
+    >>> physical_offset(1, 2, 3), split_physical_offset(physical_offset(1, 2, 3))
     (562949953421315, (1, 2, 3))
 """
 
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from model.errors import InvalidParameter, MessageIllegal
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
-from remoting.command import shown
+from remoting.command import short_text
 
 TAGS, KEYS, UNIQ_KEY = "TAGS", "KEYS", "UNIQ_KEY"
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
@@ -83,7 +83,7 @@ def _breaks(text: str) -> bool:
 # --- bodies ----------------------------------------------------------------------------------------------------------
 
 
-def plain_body(body: bytes, sys_flag: int) -> bytes:
+def decompressed_body(body: bytes, sys_flag: int) -> bytes:
     """The body as its producer gave it to the client, which compresses a long one.
 
     Raises:
@@ -155,7 +155,7 @@ def physical_offset(topic_id: int, queue_id: int, offset: int) -> int:
     return (topic_id << _QUEUE_BITS | queue_id) << _OFFSET_BITS | offset
 
 
-def place_of(physical: int) -> tuple[int, int, int]:
+def split_physical_offset(physical: int) -> tuple[int, int, int]:
     """Topic id, queue id and offset of a physical offset."""
     queue = physical >> _OFFSET_BITS
     return queue >> _QUEUE_BITS, queue & (1 << _QUEUE_BITS) - 1, physical & (1 << _OFFSET_BITS) - 1
@@ -181,7 +181,7 @@ def offset_message_id(store: Host, physical: int) -> str:
     return (store.address + struct.pack(">IQ", store.port, physical)).hex().upper()
 
 
-def physical_of(message_id: str) -> int:
+def parse_physical_offset(message_id: str) -> int:
     """The physical offset in a message id that a broker assigned.
 
     Raises:
@@ -190,7 +190,7 @@ def physical_of(message_id: str) -> int:
     try:
         return int(message_id[-_PHYSICAL_DIGITS:], 16)
     except ValueError:
-        raise InvalidParameter(f"{shown(message_id)} is not a message id that a broker assigns") from None
+        raise InvalidParameter(f"{short_text(message_id)} is not a message id that a broker assigns") from None
 
 
 NO_HOST = Host(bytes(4), 0)
@@ -268,7 +268,7 @@ def decode_messages(data: bytes) -> Iterator[StoredMessage]:
             (length,) = struct.unpack_from(">H", data, position)
             text, position = _part(data, position + 2, length, at + size)
             properties = parse_properties(text.decode())
-            read = (topic.decode(), queue_id, offset, physical, plain_body(body, sys_flag), properties)
+            read = (topic.decode(), queue_id, offset, physical, decompressed_body(body, sys_flag), properties)
         except (struct.error, ValueError) as error:
             raise MessageIllegal(f"a message of RocketMQ is malformed: {error}") from error
         yield StoredMessage(*read, born_ms, stored_ms, store, times, flag, born)

@@ -25,12 +25,12 @@ from model.heartbeat import ConsumeFrom
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from model.record import iter_records
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
-from rocketmq.fields import TAG, FieldError, Fields, expression_of, json_bytes, json_object
+from rocketmq.fields import TAG, FieldError, Fields, json_bytes, json_object, make_expression
 from rocketmq.frame import Frame
-from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
+from rocketmq.pulling import MAX_SUSPEND_MS, read_topic_id, stored_message
 
 POP_CK = "POP_CK"
 """The property of a message that contains its handle."""
@@ -46,7 +46,7 @@ _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "res
 def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a pop of one queue or of all queues; the broker holds it as long as its client wants."""
     topic = fields.text("topic")
-    subscription = subscription_of(topic, expression_of(fields.text("expType", TAG), fields.text("exp", "*")), 0)
+    subscription = make_subscription(topic, make_expression(fields.text("expType", TAG), fields.text("exp", "*")), 0)
     invisible_ms = min(max(MIN_INVISIBLE_MS, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
     is_newest = fields.number("initMode", _FROM_NEWEST) == _FROM_NEWEST
     header: dict[str, Any] = {
@@ -83,7 +83,7 @@ def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAn
         pop_ms = visible_ms - invisible_ms
         handle = f"{_signed(token)} {pop_ms} {invisible_ms} {_IN_CHECK_POINT} 0 {broker} {queue_id}"
         found = list(iter_records(records))
-        topic_id = topic_id_of(records)
+        topic_id = read_topic_id(records)
         for record, times in zip(found, attempts, strict=True):
             place = (topic, topic_id, queue_id)
             properties = {POP_CK: f"{handle} {record.queue_offset}"}
@@ -100,7 +100,7 @@ def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tr
     """Translate the acknowledgement of a message."""
     topic, offset = fields.text("topic"), fields.number("offset")
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer}
-    rows = [[topic, fields.number("queueId"), token_of(fields.text("extraInfo")), [offset]]]
+    rows = [[topic, fields.number("queueId"), parse_token(fields.text("extraInfo")), [offset]]]
 
     def answer(answered: dict[str, Any], dead: bytes | None, code: int) -> StockAnswer:
         if msgpack.unpackb(dead or b"\x90"):
@@ -120,7 +120,7 @@ def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Fr
         "queue_id": fields.number("queueId"),
         "client_id": caller.id_or_peer,
         "offset": fields.number("offset"),
-        "token": token_of(fields.text("extraInfo")),
+        "token": parse_token(fields.text("extraInfo")),
         "invisible_ms": invisible_ms,
     }
 
@@ -131,7 +131,7 @@ def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Fr
     return TranslatedRequest(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer)
 
 
-def token_of(handle: str) -> int:
+def parse_token(handle: str) -> int:
     """The token in a handle.
 
     Raises:

@@ -15,10 +15,10 @@ from model.limits import MAX_PULL_BATCH
 from model.message import delay_of_level
 from model.record import HEADER, StoredRecord, iter_records
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
-from rocketmq.fields import TAG, Fields, expression_of, number_of
+from rocketmq.fields import TAG, Fields, make_expression, parse_number
 from rocketmq.frame import Frame
 from rocketmq.message import (
     KEYS,
@@ -29,7 +29,7 @@ from rocketmq.message import (
     StoredMessage,
     encode_message,
     physical_offset,
-    place_of,
+    split_physical_offset,
 )
 from rocketmq.sending import FLAG_PROPERTY
 
@@ -46,7 +46,7 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
     if flags & _CLASS_FILTER:
         return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by classes are not supported here")
     if flags & _HAS_SUBSCRIPTION:
-        expression = expression_of(fields.text("expressionType", TAG), fields.text("subscription", "*"))
+        expression = make_expression(fields.text("expressionType", TAG), fields.text("subscription", "*"))
     else:
         own = caller.groups.get(group)
         if own is None or topic not in own.topics:
@@ -66,7 +66,7 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
     }
     if flags & _MAY_SUSPEND:
         header["suspend_ms"] = min(max(0, fields.number("suspendTimeoutMillis", 0)), MAX_SUSPEND_MS)
-    subscription = subscription_of(topic, expression, 0)
+    subscription = make_subscription(topic, expression, 0)
     header |= subscription.to_header()
     if caller.client_id and topic in (caller.groups[group].topics if group in caller.groups else ()):
         # Other callers only read a queue: they are not members, or assign queues to themselves.
@@ -92,11 +92,11 @@ def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -
     """Translate the records of a queue."""
     if not records:
         return b""
-    place = (topic, topic_id_of(records), queue_id)
+    place = (topic, read_topic_id(records), queue_id)
     return b"".join(stored_message(caller, place, record) for record in iter_records(records))
 
 
-def topic_id_of(records: bytes) -> int:
+def read_topic_id(records: bytes) -> int:
     """The topic id of the topic that records belong to."""
     topic_id: int = HEADER.unpack_from(records)[2]
     return topic_id
@@ -115,7 +115,7 @@ def stored_message(
     `times_delivered` the deliveries before it, where the record does not contain them.
     """
     topic, topic_id, queue_id = place
-    body, properties, flag, born_ms = message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
+    body, properties, flag, born_ms = decode_payload(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
     return encode_message(
         StoredMessage(
             topic=topic,
@@ -133,13 +133,13 @@ def stored_message(
     )
 
 
-def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
+def decode_payload(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
     """Body, properties, flag and born time of a payload, which a broker stores unread; None if it is not a message."""
     try:
         fields: Any = msgpack.unpackb(payload)
         sent_to, body, tags, keys, others, born_ms, message_id = fields
         properties = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, **others}
-        flag = number_of(FLAG_PROPERTY, properties.pop(FLAG_PROPERTY, None), 0)
+        flag = parse_number(FLAG_PROPERTY, properties.pop(FLAG_PROPERTY, None), 0)
     except (ValueError, TypeError, msgpack.UnpackException):
         return None
     if sent_to != topic:
@@ -152,7 +152,7 @@ def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, 
 
 def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the return of a message that could not be processed, named by its physical offset."""
-    topic_id, queue_id, offset = place_of(fields.number("offset"))
+    topic_id, queue_id, offset = split_physical_offset(fields.number("offset"))
     topic = caller.facts.topic_of(topic_id)
     if topic is None:
         raise InvalidParameter(

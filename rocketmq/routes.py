@@ -15,7 +15,15 @@ from model.response_code import ResponseCode
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, empty_answer
-from rocketmq.fields import MESSAGE_TYPE, OURS, Fields, json_bytes, message_type_of, queue_object, table_by_queue
+from rocketmq.fields import (
+    MESSAGE_TYPE,
+    PROJECT_MARKER,
+    Fields,
+    json_bytes,
+    parse_message_type,
+    queue_object,
+    table_by_queue,
+)
 from rocketmq.frame import Frame
 
 
@@ -51,7 +59,7 @@ def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> St
     for cluster, name, addresses in listed:
         clusters.setdefault(cluster, []).append(name)
         brokers[name] = _broker(cluster, name, addresses)
-    return StockAnswer({OURS: True}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
+    return StockAnswer({PROJECT_MARKER: True}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
 
 
 def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -106,7 +114,7 @@ def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
         "write_queue_nums": fields.number("writeQueueNums"),
         "perm": fields.number("perm"),
     }
-    message_type = message_type_of(fields.text("attributes", ""))
+    message_type = parse_message_type(fields.text("attributes", ""))
     if message_type is not None:
         header["message_type"] = int(message_type)
     return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, empty_answer)

@@ -20,8 +20,8 @@ from model.recall import handle_in
 from model.response_code import ResponseCode
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.edge import Answerer, Caller, StockAnswer, TranslatedRequest
-from rocketmq.fields import Fields, number_of
+from rocketmq.edge import AnswerTranslator, Caller, StockAnswer, TranslatedRequest
+from rocketmq.fields import Fields, parse_number
 from rocketmq.frame import Frame
 from rocketmq.message import (
     CHECK_IMMUNITY_S,
@@ -37,10 +37,10 @@ from rocketmq.message import (
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     batch_entries,
+    decompressed_body,
     offset_message_id,
     parse_properties,
     physical_offset,
-    plain_body,
 )
 
 FLAG_PROPERTY = "RMQ_FLAG"
@@ -91,7 +91,7 @@ def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str
             "send it without one"
         )
     properties.pop(TRANSACTION_PREPARED, None)
-    wait_s = number_of(CHECK_IMMUNITY_S, properties.get(CHECK_IMMUNITY_S), -1)
+    wait_s = parse_number(CHECK_IMMUNITY_S, properties.get(CHECK_IMMUNITY_S), -1)
     payload, message_id, tag = _payload(caller, fields, body, topic, properties)
     queue_id = _queue_id(caller, fields, topic)
     rows = [[topic, queue_id, tag, wait_s * 1000 if wait_s > 0 else -1, payload]]
@@ -104,7 +104,9 @@ def _payload(
     caller: Caller, fields: Fields, body: bytes, topic: str, properties: dict[str, str]
 ) -> tuple[bytes, str, int]:
     """The payload of a single message, its id and the hash of its tag."""
-    message = _message(topic, plain_body(body, fields.number("sysFlag", 0)), properties, fields.number("flag", 0))
+    message = _message(
+        topic, decompressed_body(body, fields.number("sysFlag", 0)), properties, fields.number("flag", 0)
+    )
     message_id = properties.get(UNIQ_KEY) or _new_id(caller, fields)
     return encode_payload(message, fields.number("bornTimestamp", 0), message_id), message_id, tag_hash(message.tags)
 
@@ -116,7 +118,7 @@ def _send_batch(caller: Caller, fields: Fields, body: bytes) -> TranslatedReques
     common = parse_properties(fields.text("properties", ""))
     rows: list[tuple[int, bytes]] = []
     ids: list[str] = []
-    for entry in batch_entries(plain_body(body, fields.number("sysFlag", 0))):
+    for entry in batch_entries(decompressed_body(body, fields.number("sysFlag", 0))):
         properties = {**common, **entry.properties}
         message = _message(topic, entry.body, properties, entry.flag)
         ids.append(properties.get(UNIQ_KEY) or _new_id(caller, fields))
@@ -148,14 +150,14 @@ def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> 
 
 def _delay_ms(properties: dict[str, str], now_ms: int) -> int:
     """The delay that properties ask for; the property of a delay level is removed, as RocketMQ's brokers do."""
-    level = number_of(DELAY, properties.pop(DELAY, None), 0)
+    level = parse_number(DELAY, properties.pop(DELAY, None), 0)
     if level:
         return delay_of_level(level)
     for name, factor in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
         if name in properties:
-            return number_of(name, properties[name]) * factor
+            return parse_number(name, properties[name]) * factor
     if TIMER_DELIVER_MS in properties:
-        return max(0, number_of(TIMER_DELIVER_MS, properties[TIMER_DELIVER_MS]) - now_ms)
+        return max(0, parse_number(TIMER_DELIVER_MS, properties[TIMER_DELIVER_MS]) - now_ms)
     return 0
 
 
@@ -186,7 +188,7 @@ def _new_id(caller: Caller, fields: Fields) -> str:
 
 def _answerer(
     caller: Caller, header: Mapping[str, Any], ids: list[str], stored_in: tuple[str, int] | None = None
-) -> Answerer:
+) -> AnswerTranslator:
     """Translate the answer of a send; `stored_in` is the place that ids name, if it is not the message's own queue."""
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:

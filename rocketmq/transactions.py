@@ -28,7 +28,7 @@ from rocketmq.message import (
     offset_message_id,
     physical_offset,
 )
-from rocketmq.pulling import message_of
+from rocketmq.pulling import decode_payload
 
 
 def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -57,7 +57,7 @@ def check(
     checked, because a client could not read it.
     """
     topic, offset, store = header["topic"], header["offset"], caller.store
-    message = message_of(body or b"", topic)
+    message = decode_payload(body or b"", topic)
     if message is None:
         return None
     content, properties, flag, born_ms = message

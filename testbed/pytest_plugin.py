@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from model.counted import counted
+from model.counted import plural
 from testbed.cluster.control.remote import ControlError, RemoteCluster
 
 T = TypeVar("T")
@@ -243,7 +243,7 @@ def _tried(call: Callable[[], T]) -> T | str:
 def _report_lines(report: dict[str, Any]) -> str:
     lines = ["last rebalances:"]
     lines += [
-        f"  {each['group']}: {each['kind']} {each['detail']} {each['client']}: {counted(each['moves'], 'move')} in "
+        f"  {each['group']}: {each['kind']} {each['detail']} {each['client']}: {plural(each['moves'], 'move')} in "
         f"{each['took_ms']:g} ms"
         for each in report["rebalances"]
     ]

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from broker.assignment.sharing import assign, moves
+from broker.assignment.sharing import assign, count_moves
 from broker.assignment.topic_sharing import queues_to_pop
 from model.assignment import AssignmentQuery, MemberAssignment, RequestMode, TopicQueues
 from model.errors import SystemBusy
@@ -208,7 +208,7 @@ class GroupAssignments:
         }
         pulled = {topic: queues for topic, queues in queues_of.items() if topic not in popped}
         owners = assign(state.owners, pulled, state.members)
-        moved = moves(state.owners, owners)
+        moved = count_moves(state.owners, owners)
         own: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
         for queue, owner in owners.items():
             own[owner].append(queue)

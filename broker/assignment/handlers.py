@@ -25,7 +25,7 @@ from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
-from remoting.body import unpacked
+from remoting.body import unpack_body
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -76,7 +76,7 @@ class Assignment(Feature):
             )
         info = self._groups.table.get(group)
         assert info is not None, "a member's group exists"
-        asked = AssignmentQuery.from_wire(header["version"], unpacked(request.body))
+        asked = AssignmentQuery.from_wire(header["version"], unpack_body(request.body))
         outcome = self.assignments.query(
             group,
             client_id,

@@ -55,7 +55,7 @@ def assign(
     return dict(sorted(owners.items()))
 
 
-def moves(previous: Mapping[MessageQueue, str], owners: Mapping[MessageQueue, str]) -> int:
+def count_moves(previous: Mapping[MessageQueue, str], owners: Mapping[MessageQueue, str]) -> int:
     """How many queues have another owner than before; those without an owner before do not count."""
     return sum(previous.get(queue, owner) != owner for queue, owner in owners.items())
 

@@ -11,7 +11,7 @@ from remoting.connection import Connection
 
 Sends = list[tuple[Connection, Command, int | list[int]]]
 """Sends with the offset of their first message, or the offsets of all."""
-Written = Callable[[RlabError | None], None]
+WriteCallback = Callable[[RlabError | None], None]
 """Called with None, or with the error; must not raise."""
 NO_HEADER: Mapping[str, Any] = {}
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from broker.durability.answers import NO_HEADER, Response, Sends, Written, answer_sends
+from broker.durability.answers import NO_HEADER, Response, Sends, WriteCallback, answer_sends
 from broker.durability.group_commit import GroupCommit
 from broker.durability.metadata import MetadataStore
 from broker.durability.replication import Queues, Replication, WaitingForReplicas
@@ -63,10 +63,10 @@ class WriteBarrier:
         self._group_commit = GroupCommit(loop, store, self.disk) if is_sync else None
         self._sends: Sends = []
         self._queues: Queues = {}
-        self._after_append: list[Written] = []
+        self._after_append: list[WriteCallback] = []
         self._failing_since: float | None = None  # loop time since which the disk takes no write
         self._fails = anyio.Event()
-        self._after_commit: list[Written] = []
+        self._after_commit: list[WriteCallback] = []
         self._commit_changes = self._commit
         self._unsynced = asyncio.Event()
         self.replication: Replication | None = None  # of a broker that has other replicas
@@ -81,14 +81,14 @@ class WriteBarrier:
         if self._scheduled is None:
             self._schedule()
 
-    def after_append(self, callback: Written, topic: str, queue_id: int) -> None:
+    def after_append(self, callback: WriteCallback, topic: str, queue_id: int) -> None:
         """Call back once the messages that this iteration appended to a queue are stored."""
         self._after_append.append(callback)
         self._queues[(topic, queue_id)] = None
         if self._scheduled is None:
             self._schedule()
 
-    def after_commit(self, callback: Written) -> None:
+    def after_commit(self, callback: WriteCallback) -> None:
         """Call back once the metadata that this iteration changed is written."""
         self._after_commit.append(callback)
         if self._scheduled is None:
@@ -212,7 +212,9 @@ class WriteBarrier:
         if has_written or waiting.sends or waiting.after_append or waiting.after_commit:
             replication.offer(waiting, changes, has_written=has_written, wrote_log=wrote_log)
 
-    def _answer(self, sends: Sends, after_append: list[Written], queues: Queues, not_stored: RlabError | None) -> None:
+    def _answer(
+        self, sends: Sends, after_append: list[WriteCallback], queues: Queues, not_stored: RlabError | None
+    ) -> None:
         answer_sends(sends, not_stored)
         for callback in after_append:
             callback(not_stored)

@@ -58,7 +58,7 @@ class Column(NamedTuple):
     key_place: int
 
 
-class Shape(NamedTuple):
+class TableSchema(NamedTuple):
     """A table with its columns, in their order."""
 
     name: str
@@ -66,7 +66,7 @@ class Shape(NamedTuple):
     columns: tuple[Column, ...]
 
     @classmethod
-    def from_wire(cls, wire: Any) -> Shape:
+    def from_wire(cls, wire: Any) -> TableSchema:
         """Read a shape that another broker sent.
 
         Raises:

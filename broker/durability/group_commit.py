@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.durability.answers import Written
+from broker.durability.answers import WriteCallback
 from broker.store.disk.errors import StoreError, StoreSyncFailed
 from broker.store.disk.watch import DiskWatch
 from broker.store.message_store import MessageStore
@@ -40,8 +40,8 @@ class GroupCommit:
         self._store = store
         self._disk = disk
         self._job: SyncJob | None = None
-        self._served: list[Written] = []
-        self._waiting: list[Written] = []
+        self._served: list[WriteCallback] = []
+        self._waiting: list[WriteCallback] = []
         self._waiting_n = 0
         self._served_n = 0
         # How many were unanswered when the last sync ended, and how long it took: bounds of the next wait.
@@ -50,7 +50,7 @@ class GroupCommit:
         self._began_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
 
-    def wait(self, callback: Written, n: int = 1) -> None:
+    def wait(self, callback: WriteCallback, n: int = 1) -> None:
         """Call back, once, when everything written so far is durable or the sync has failed; for n producers."""
         self._waiting.append(callback)
         self._waiting_n += n

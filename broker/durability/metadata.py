@@ -61,7 +61,7 @@ class MetadataStore(MetadataFile):
         self._journals.append(journal)
 
     def declare(self, table: str, number: str = "", *, replicated: bool) -> None:
-        """Note whether replicas have a table, or one of the numbers; called by `Table` and `Number`."""
+        """Note whether replicas have a table, or one of the numbers; called by `Table` and `StoredNumber`."""
         known = self._replicated.setdefault((table, number), replicated)
         assert known is replicated, f"{table} {number} is declared in two ways"
 
@@ -189,7 +189,7 @@ class Table:
             self.put(*row)
 
 
-class Number:
+class StoredNumber:
     """A number that is stored under a name; `replicated` as of a table."""
 
     def __init__(self, metadata: MetadataStore, name: str, *, replicated: bool) -> None:

@@ -24,8 +24,8 @@ from typing import Any, Self
 
 import msgpack
 
-from broker.durability.changes import SYNC, RowChange, Shape
-from broker.durability.snapshot import SnapshotLoad, shape_of, snapshot_of
+from broker.durability.changes import SYNC, RowChange, TableSchema
+from broker.durability.snapshot import SnapshotLoad, read_table_schema, take_snapshot
 from broker.store.disk.directory import METADATA_NAME, to_store_error
 from broker.store.disk.errors import StoreError, StoreNotWritable
 from broker.store.disk.files import Files
@@ -60,7 +60,7 @@ class MetadataFile:
         self.path = path
         self._synchronous = "full" if flush is FlushMode.SYNC else "normal"
         self._db = _open(path, self._synchronous, is_shared=self._files.is_shared)
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, TableSchema] = {}
         self._table_read = ""
 
     def __enter__(self) -> Self:
@@ -110,13 +110,13 @@ class MetadataFile:
         except _UNREADABLE as error:
             raise _cannot_open(self.path, error) from error
 
-    def shape(self, table: str) -> Shape:
+    def shape(self, table: str) -> TableSchema:
         """The columns of a table.
 
         Raises:
             InvalidParameter: there is no such table.
         """
-        shape = self._shapes.get(table) or shape_of(self._db, table)
+        shape = self._shapes.get(table) or read_table_schema(self._db, table)
         if shape is None:
             raise InvalidParameter(f"there is no table {table!r:.80} here: a change came before its snapshot")
         self._shapes[table] = shape
@@ -145,7 +145,7 @@ class MetadataFile:
             StorageFull, SystemError_: the copy could not be made.
         """
         try:
-            return snapshot_of(self._db, tables, numbers)
+            return take_snapshot(self._db, tables, numbers)
         except sqlite3.Error as error:
             raise self._failure(error) from error
 

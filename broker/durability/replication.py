@@ -28,7 +28,7 @@ from collections.abc import Callable
 
 import anyio
 
-from broker.durability.answers import Response, Sends, Written, answer_sends
+from broker.durability.answers import Response, Sends, WriteCallback, answer_sends
 from broker.durability.changes import RowChange
 from broker.durability.group_commit import GroupCommit
 from broker.durability.replicator import Replicator
@@ -45,7 +45,9 @@ class WaitingForReplicas:
 
     __slots__ = ("after_append", "after_commit", "due", "is_synced", "n", "not_synced", "position", "queues", "sends")
 
-    def __init__(self, sends: Sends, after_append: list[Written], after_commit: list[Written], queues: Queues) -> None:
+    def __init__(
+        self, sends: Sends, after_append: list[WriteCallback], after_commit: list[WriteCallback], queues: Queues
+    ) -> None:
         self.sends = sends
         self.after_append = after_append
         self.after_commit = after_commit

@@ -30,7 +30,7 @@ from remoting.wire.field import Effect
 from remoting.wire.schema import SCHEMA
 
 
-def guarded(handlers: Mapping[RequestCode, Handler], replication: Replication) -> dict[RequestCode, Handler]:
+def guard_handlers(handlers: Mapping[RequestCode, Handler], replication: Replication) -> dict[RequestCode, Handler]:
     """The handlers behind the checks of their commands' effects."""
     return {code: _guard(code, handler, replication) for code, handler in handlers.items()}
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from broker.durability.changes import PUT, Column, Shape
+from broker.durability.changes import PUT, Column, TableSchema
 from model.errors import InvalidParameter
 from model.replica_limits import SNAPSHOT_CHUNK_BYTES
 
@@ -26,7 +26,7 @@ _HEAD, _ROWS, _END = range(3)
 _ROW_BYTES = 32  # the least size of a row, which counts towards the size of a chunk
 
 
-def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
+def read_table_schema(db: sqlite3.Connection, table: str) -> TableSchema | None:
     """The shape of a table in a file; None if it has no such table."""
     found = db.execute("select sql from sqlite_master where type = 'table' and name = ?", (table,)).fetchone()
     if found is None:
@@ -35,10 +35,10 @@ def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
         Column(name, kind.lower(), bool(not_null), key_place)
         for _, name, kind, not_null, _, key_place in db.execute(f"pragma table_info({table})")
     )
-    return Shape(table, found[0].lower().rstrip(" ;").endswith("without rowid"), columns)
+    return TableSchema(table, found[0].lower().rstrip(" ;").endswith("without rowid"), columns)
 
 
-def snapshot_of(db: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[str]) -> Iterator[bytes]:
+def take_snapshot(db: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[str]) -> Iterator[bytes]:
     """Copy a file now, and return the chunks of these tables and numbers in the copy.
 
     The copy is a temporary database of SQLite, which moves it to a file when it grows; it goes with the iterator. It is
@@ -55,7 +55,7 @@ def snapshot_of(db: sqlite3.Connection, tables: Sequence[str], numbers: Sequence
 
 def _chunks(copy: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[str]) -> Iterator[bytes]:
     try:
-        shapes = [shape for table in tables if (shape := shape_of(copy, table)) is not None]
+        shapes = [shape for table in tables if (shape := read_table_schema(copy, table)) is not None]
         yield msgpack.packb([_HEAD, [shape.to_wire() for shape in shapes], list(numbers)])
         count = 0
         for place, shape in enumerate(shapes):
@@ -82,7 +82,7 @@ class SnapshotLoad:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._shapes: list[Shape] | None = None
+        self._shapes: list[TableSchema] | None = None
         self._numbers: frozenset[str] = frozenset()
         self._count = 0
         self.is_complete = False
@@ -102,7 +102,7 @@ class SnapshotLoad:
         if not fits or (kind == _HEAD) is not (self._shapes is None):
             raise InvalidParameter("the chunks of a snapshot came in a wrong order")
         if kind == _HEAD:
-            self._begin([Shape.from_wire(shape) for shape in rest[0]], rest[1])
+            self._begin([TableSchema.from_wire(shape) for shape in rest[0]], rest[1])
         elif kind == _ROWS:
             self._add_rows(*rest)
         elif rest[0] != self._count:
@@ -110,9 +110,9 @@ class SnapshotLoad:
         else:
             self.is_complete = True
 
-    def _begin(self, shapes: list[Shape], numbers: list[str]) -> None:
+    def _begin(self, shapes: list[TableSchema], numbers: list[str]) -> None:
         for shape in shapes:
-            known = shape_of(self._db, shape.name)
+            known = read_table_schema(self._db, shape.name)
             if known is None:
                 self._db.execute(shape.create())
             elif known != shape:

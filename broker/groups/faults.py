@@ -12,7 +12,7 @@ from broker.groups.members import Groups
 from model.event_log import EventLog
 from model.events import EventKind
 from remoting.connection import Connection
-from remoting.faults.active import Active
+from remoting.faults.active import ActiveFault
 from remoting.faults.hook import BEGAN, DONE, HEALED, FaultHook
 from remoting.server import RemotingServer
 
@@ -29,7 +29,7 @@ def make_fault_hook(server: RemotingServer, groups: Groups, events: EventLog, rn
         consumers = client.heartbeat.consumers if client.heartbeat is not None else ()
         return client.client_id, (*(each.group for each in consumers), *client.producer_groups)
 
-    def report(what: str, active: Active, client: str, n: int) -> str:
+    def report(what: str, active: ActiveFault, client: str, n: int) -> str:
         return events.emit(
             _KINDS[what],
             cause=active.cause,

@@ -18,16 +18,16 @@ from broker.feature import Core, Feature
 from broker.groups.group import NEVER
 from broker.groups.members import Client, Groups
 from broker.groups.outcomes import HeartbeatOutcome
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.topics.service import Topics
 from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
 from model.names import check_group, retry_topic
-from remoting.body import unpacked
+from remoting.body import unpack_body
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -41,7 +41,7 @@ _SHOWN_MEMBERS = 5
 class GroupHandlers(Feature):
     """Serves members: they join, stay, change and leave, and ask for the member list. Operators delete a group."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, settings: SettingsOfGroups) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups, settings: StoredGroupSettings) -> None:
         self._core = core
         self._topics = topics
         self._groups = groups
@@ -96,7 +96,7 @@ class GroupHandlers(Feature):
         """The heartbeat of a request, or the last one if it sends only a fingerprint; None if that does not match."""
         fingerprint = request.header.get("fingerprint")
         if request.body or fingerprint is None:
-            return HeartbeatData.from_wire(unpacked(request.body))
+            return HeartbeatData.from_wire(unpack_body(request.body))
         _, client = self._groups.client_on(connection)
         return client.heartbeat if client is not None and client.fingerprint == fingerprint else None
 
@@ -121,7 +121,7 @@ class GroupHandlers(Feature):
     ) -> HeartbeatOutcome:
         """Apply one group of a heartbeat to the table, and make the changes visible and durable."""
         core, groups, client_id = self._core, self._groups, heartbeat.client_id
-        sharer = sharer_of(connection.owner)
+        sharer = find_sharer(connection.owner)
         is_new = groups.table.check_new(data.group, sharer)
         # First, because it may be refused, and then no member has joined.
         self._topics.ensure_retry(data.group, heartbeat.cause, sharer)

@@ -33,7 +33,7 @@ from model.names import check_group, retry_topic
 from model.topic_route import TopicConfig
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.overload.shares import Sharer, sharer_of
+from remoting.overload.shares import Sharer, find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -56,7 +56,7 @@ def _unpacked(delays: bytes) -> tuple[int, ...]:
     return tuple(unpacked)
 
 
-class SettingsOfGroups(Feature):
+class StoredGroupSettings(Feature):
     """The settings of every group of one broker.
 
     `switched_off` has the groups whose members may be refused, `max_attempts` those where that is set, and `fifo` those
@@ -165,7 +165,7 @@ class SettingsOfGroups(Feature):
             raise SystemBusy(f"this broker has settings of {MAX_GROUPS} groups: delete groups that are not needed")
         if group not in self._of or settings != before:
             cause = core.events.cause_of(header.get("cause"))
-            self._change(group, before, settings, cause, sharer_of(connection.owner))
+            self._change(group, before, settings, cause, find_sharer(connection.owner))
         answer = {"cause": cause, **settings.added}
         core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(settings.to_wire()))
 

@@ -19,7 +19,7 @@ from broker.groups.group import Member
 from broker.groups.members import Groups
 from broker.leases.service import Leases
 from broker.leases.start_offsets import policy_offset
-from broker.leases.table import Freed, QueueKey
+from broker.leases.table import FreedLease, QueueKey
 from broker.topics.service import Topics
 from broker.topics.table import check_exists
 from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, SystemBusy
@@ -102,7 +102,7 @@ class LeaseHandlers(Feature):
         commits = [row for row in rows if row[2] >= 0]
         self._check_sender(connection, header)
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
-        freed: list[Freed] = []
+        freed: list[FreedLease] = []
         for topic, queue_id, _, token in rows:
             queue = QueueKey(topic, queue_id)
             # A late release must not free a newer lease of the same member, so its token has to match. A member

@@ -17,7 +17,7 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
-from broker.leases.table import Freed, QueueKey
+from broker.leases.table import FreedLease, QueueKey
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, queue_count
 from model.errors import IllegalOperation, InvalidParameter, NoPermission
@@ -100,7 +100,7 @@ class ResetHandlers(Feature):
 
     def _apply(self, group: str, topic: str, rows: list[_Row], to: ResetTo, cause: str) -> None:
         core, leases = self._core, self._leases
-        freed: list[Freed] = []
+        freed: list[FreedLease] = []
         stock = self._members_without_leases(group)
         for row in rows:
             queue = QueueKey(topic, row.queue_id)
@@ -134,9 +134,9 @@ class ResetHandlers(Feature):
         members = () if info is None else info.members.values()
         return [member.client_id for member in members if member.data.leaseless]
 
-    def _notify_owners(self, freed: list[Freed], rows: list[_Row], cause: str) -> None:
+    def _notify_owners(self, freed: list[FreedLease], rows: list[_Row], cause: str) -> None:
         offsets = {row.queue_id: row.after for row in rows}
-        by_owner: dict[str, list[Freed]] = {}
+        by_owner: dict[str, list[FreedLease]] = {}
         for one in freed:
             by_owner.setdefault(one.owner, []).append(one)
         for client_id, queues in by_owner.items():

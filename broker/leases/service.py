@@ -1,7 +1,8 @@
 """The leases and committed offsets of a running broker: stores them, and notifies members of queues that are free.
 
-`table.py`, `offsets.py` and `unstored.py` decide, and are pure. Here their decisions are stored and recorded as events.
-When a lease ends, the members that were refused it are notified, and the parked requests for its queue run again.
+`table.py`, `offsets.py` and `unstored_commits.py` decide, and are pure. Here their decisions are stored and recorded as
+events. When a lease ends, the members that were refused it are notified, and the parked requests for its queue run
+again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.durability.metadata import Number, Table
+from broker.durability.metadata import StoredNumber, Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
-from broker.leases.offset_moves import OffsetOutOfRangeReporter
+from broker.leases.offset_out_of_range import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
-from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
-from broker.leases.unstored import UnstoredCommits
+from broker.leases.table import FreedLease, Lease, QueueKey, QueueLeases
+from broker.leases.unstored_commits import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
 from model.errors import RlabError, SystemBusy
@@ -48,7 +49,7 @@ class Leases(Feature):
         # Tokens have to grow over restarts, also without stored leases and with a clock that is behind, so the last
         # token is stored. Files of earlier versions do not have it: for them, tokens start at the clock in milliseconds
         # times 1000, which is right up to a thousand grants a millisecond.
-        self._last_token = Number(core.metadata, "last_token", replicated=True)
+        self._last_token = StoredNumber(core.metadata, "last_token", replicated=True)
         first_token = max(int(core.clock_ms()) * 1000, self._last_token.read() + tokens_ahead)
         self.table = QueueLeases(first_token=first_token, quirks=core.quirks)  # public for look-ups only
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
@@ -209,7 +210,7 @@ class Leases(Feature):
             self._core.features.lease_refused(group, queue)
         return lease
 
-    def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
+    def queues_freed(self, freed: list[FreedLease], cause: str, detail: str) -> None:
         """Record queues that became free, and notify the members that were refused them."""
         core = self._core
         waiting: dict[tuple[str, str], int] = {}
@@ -228,7 +229,7 @@ class Leases(Feature):
         for one in freed:
             core.features.lease_freed(one.group, one.queue, one.waiters)
 
-    def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
+    def _left_by(self, one: FreedLease, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
 
         The owner was sent these messages and has not committed them; the broker cannot know which of them it has

@@ -10,7 +10,7 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.groups.group import ConsumerGroupInfo
 from broker.groups.members import Groups
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.leases.service import Leases
 from broker.leases.start_offsets import policies_by_topic, policy_offset
 from broker.leases.table import QueueKey
@@ -29,7 +29,9 @@ _Row = list[object]
 class GroupStatsHandlers(Feature):
     """Answers `rlab group list` and `rlab group show`."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
+    def __init__(
+        self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: StoredGroupSettings
+    ) -> None:
         self._core = core
         self._topics = topics.table
         self._groups = groups

@@ -48,7 +48,7 @@ class Lease:
     served: int = 0  # the first offset that its owner was not sent yet; -1 if it was lost with a restart of the broker
 
 
-class Freed(NamedTuple):
+class FreedLease(NamedTuple):
     """A queue whose lease was released, and the members that wait for it; `start` and `served` as in `Lease`."""
 
     group: str
@@ -130,14 +130,14 @@ class QueueLeases:
         """(group, client id) of every owner, sorted."""
         return sorted(self._held)
 
-    def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> Freed | None:
+    def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> FreedLease | None:
         """Release a queue; None if the caller does not hold it under this token any more."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is None or not lease.held or lease.owner != client_id or lease.token != token:
             return None
         return self._free(group, queue, lease)
 
-    def revoke(self, group: str, queue: QueueKey) -> Freed | None:
+    def revoke(self, group: str, queue: QueueKey) -> FreedLease | None:
         """Revoke a queue from its owner, if it has one, and invalidate every earlier token; returns the freed queue.
 
         A release leaves the last token valid, so that the last commit of its owner is accepted; after a reset of the
@@ -150,7 +150,7 @@ class QueueLeases:
         del self._leases[group][queue]
         return freed
 
-    def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
+    def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[FreedLease]:
         """End the leases of a client that left its group, at once if the grace is 0; returns the queues freed now."""
         held = self._held.get((group, client_id))
         if not held:
@@ -166,9 +166,9 @@ class QueueLeases:
         for queue in self._waits.pop((group, client_id), ()):
             del self._leases[group][queue].waiters[client_id]
 
-    def expire(self, now: float) -> list[Freed]:
+    def expire(self, now: float) -> list[FreedLease]:
         """Free the leases whose grace period has ended."""
-        freed: list[Freed] = []
+        freed: list[FreedLease] = []
         for (group, client_id), frees_at in list(self._leaving.items()):
             if frees_at > now:
                 continue
@@ -200,12 +200,12 @@ class QueueLeases:
         for owner in [owner for owner in self._leaving if owner[0] == group]:
             del self._leaving[owner]
 
-    def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:
+    def _free(self, group: str, queue: QueueKey, lease: Lease) -> FreedLease:
         lease.held = False
         lease.frees_at = NEVER
         waiters = tuple(lease.waiters)
         self._not_held(group, queue, lease)
-        return Freed(group, queue, lease.owner, lease.token, waiters, lease.start, lease.served)
+        return FreedLease(group, queue, lease.owner, lease.token, waiters, lease.start, lease.served)
 
     def _not_held(self, group: str, queue: QueueKey, lease: Lease) -> None:
         held = self._held[(group, lease.owner)]

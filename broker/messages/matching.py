@@ -15,7 +15,7 @@ from broker.store.read_result import ReadResult, ReadStatus
 from model.names import is_group_topic
 from model.record import HEADER_BYTES
 from model.sql.compiled import Matches, compile_filter
-from model.sql.properties import properties_in
+from model.sql.properties import read_properties
 
 EXAMINED_RECORDS = 1_024
 EXAMINED_BYTES = 1024 * 1024
@@ -27,7 +27,7 @@ _unpack_head = Struct(">I12xQ").unpack_from
 """Length and queue offset of a record."""
 
 
-def wanted_by(header: dict[str, Any]) -> Matches | None:
+def parse_filter(header: dict[str, Any]) -> Matches | None:
     """The filter of a pull or pop, None without one; the messages of retry topics and DLQs are never filtered.
 
     Raises:
@@ -88,7 +88,7 @@ class _Picked:
             start = stop
             length, offset = _unpack_head(body, start)
             stop += length
-            if not matches(properties_in(body, start + HEADER_BYTES, stop)):
+            if not matches(read_properties(body, start + HEADER_BYTES, stop)):
                 if first >= 0:
                     self.parts.append(body[first:start])
                     first = -1

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from model.counted import counted
+from model.counted import plural
 from model.limits import MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, SHARE_OF_ONE
 from remoting.command import Command
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
@@ -30,7 +30,7 @@ Place = tuple[str, Any]
 """(topic, key); a key is hashable."""
 
 
-class Parked(Generic[Conn]):
+class ParkedRequest(Generic[Conn]):
     """One request that waits."""
 
     __slots__ = ("connection", "deadline", "number", "places", "request", "sharer")
@@ -51,7 +51,7 @@ class Parked(Generic[Conn]):
         self.sharer = sharer
 
 
-One = TypeVar("One", bound="Parked[Any]")
+One = TypeVar("One", bound="ParkedRequest[Any]")
 
 
 class ParkedRequests(Generic[One]):
@@ -85,7 +85,7 @@ class ParkedRequests(Generic[One]):
         here = len(self._at.get(topic, {}).get(key, ()))
         if self._n >= self._max_parked or here >= self._max_per_place:
             return (
-                f"{counted(here, 'request', 'is', 'are')} held at this queue and {self._n} on this broker: retry later"
+                f"{plural(here, 'request', 'is', 'are')} held at this queue and {self._n} on this broker: retry later"
             )
         if not sharer.number:
             return ""
@@ -199,5 +199,5 @@ class ParkedRequests(Generic[One]):
         return one in self._of.get(one.connection, ())
 
 
-def _number(one: Parked[Any]) -> int:
+def _number(one: ParkedRequest[Any]) -> int:
     return one.number

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker.feature import Core, CurrentRights, Feature
-from broker.leases.leaseless.pull_access import NotYet, PullAccess
-from broker.leases.offset_moves import OffsetOutOfRangeReporter
+from broker.leases.leaseless.pull_access import PostponedPull, PullAccess
+from broker.leases.offset_out_of_range import OffsetOutOfRangeReporter
 from broker.leases.table import QueueKey
-from broker.messages.matching import read_matching, wanted_by
-from broker.messages.parked import Parked, ParkedRequests
+from broker.messages.matching import parse_filter, read_matching
+from broker.messages.parked import ParkedRequest, ParkedRequests
 from broker.messages.refused import refuse_parked
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
@@ -25,7 +25,7 @@ from model.response_code import ResponseCode
 from model.topic_incarnation import TopicIncarnation
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -61,7 +61,7 @@ class Pulls(Feature):
         self._wake_by = core.driver.wake_by
         self._topics = topics.table
         self._offset_moves = offset_moves
-        self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests(
+        self._parked: ParkedRequests[ParkedRequest[Connection]] = ParkedRequests(
             MAX_PARKED_REQUESTS, MAX_PARKED_REQUESTS_PER_QUEUE, core.shares
         )
 
@@ -146,7 +146,7 @@ class Pulls(Feature):
         """Forget the pulls of a closed connection."""
         self._parked.remove_connection(connection)
 
-    def _run_again(self, parked: Parked[Connection], park_until: float | None) -> None:
+    def _run_again(self, parked: ParkedRequest[Connection], park_until: float | None) -> None:
         connection, request = parked.connection, parked.request
         # Checked before the pull runs: on a broker that is no longer the master it would take a lease, and would read
         # messages that the new master delivers to another member.
@@ -172,7 +172,7 @@ class Pulls(Feature):
         if (incarnation := self._topics.other_incarnation(entry, header)) is not None:
             return self._answer_recreated(entry, queue_id, incarnation)
         lease = self._access.access(connection.number, header)
-        if isinstance(lease, NotYet):
+        if isinstance(lease, PostponedPull):
             return self._not_yet(connection, request, entry, lease, park_until)
         result = self._read(entry, header)
         if lease is not None:
@@ -202,7 +202,7 @@ class Pulls(Feature):
 
     def _read(self, entry: TopicEntry, header: dict[str, Any]) -> ReadResult:
         place = entry.topic_id, header["queue_id"], header["offset"]
-        matches = wanted_by(header)
+        matches = parse_filter(header)
         if matches is not None:
             return read_matching(self._store, *place, max_n=header["max_n"], max_bytes=MAX_PULL_BYTES, matches=matches)
         hashes = header.get("tag_hashes")
@@ -216,10 +216,10 @@ class Pulls(Feature):
     def _park(self, connection: Connection, request: Command, until: float) -> str:
         """Park a pull until a deadline; returns why it cannot be parked, or an empty text."""
         topic, queue_id = place = (request.header["topic"], request.header["queue_id"])
-        sharer = sharer_of(connection.owner)
+        sharer = find_sharer(connection.owner)
         if full := self._parked.full_at(topic, queue_id, sharer):
             return full
-        self._parked.park(Parked(connection, request, (place,), until, sharer))
+        self._parked.park(ParkedRequest(connection, request, (place,), until, sharer))
         self._wake_by(until)
         return ""
 
@@ -232,7 +232,7 @@ class Pulls(Feature):
         return damaged
 
     def _not_yet(
-        self, connection: Connection, request: Command, entry: TopicEntry, wait: NotYet, park_until: float | None
+        self, connection: Connection, request: Command, entry: TopicEntry, wait: PostponedPull, park_until: float | None
     ) -> Reply | None:
         """Park a pull that may not read yet, or answer with the offset from which on it may."""
         if wait.wait_s and park_until is not None:

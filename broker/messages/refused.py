@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from broker.feature import CurrentRights
-from broker.messages.parked import Parked, ParkedRequests
+from broker.messages.parked import ParkedRequest, ParkedRequests
 from remoting.connection import Connection
 
-One = TypeVar("One", bound="Parked[Any]")
+One = TypeVar("One", bound="ParkedRequest[Any]")
 
 
 def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:

@@ -24,7 +24,7 @@ _DELAYED_TYPES = (int, str, int, int, int, bytes)
 _NOTHING: frozenset[bytes] = frozenset()
 
 
-class Delayed(NamedTuple):
+class DelayedRecord(NamedTuple):
     """A delayed message in queue 0 of the schedule topic: due at a wall clock time, for a topic and queue."""
 
     due_ms: int
@@ -74,10 +74,10 @@ class SearchKeys:
         return frozenset(terms)
 
 
-def unpack_delayed(payload: bytes) -> Delayed | None:
+def unpack_delayed(payload: bytes) -> DelayedRecord | None:
     """Decode a delayed message; None if the bytes are something else."""
     fields = _unpack(payload, _DELAYED_TYPES)
-    return None if fields is None else Delayed(*fields)
+    return None if fields is None else DelayedRecord(*fields)
 
 
 def _unpack(payload: bytes, types: tuple[type, ...]) -> list[Any] | None:

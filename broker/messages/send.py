@@ -2,7 +2,7 @@
 
 With access control the topic inside a payload has to equal the topic of the request, for which the sender has a right:
 a consumer chooses the listener by the topic inside the payload. A copy for a retry keeps the topic to which the message
-was first sent, and `remoting/security/needs.py` requires a right to that topic.
+was first sent, and `remoting/security/right_fields.py` requires a right to that topic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from model.message import check_sent_to
 from model.names import is_group_topic, is_retry_topic
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -83,7 +83,7 @@ class Sends(Feature):
             tag_hash=header["tag_hash"],
             times_delivered=times_delivered,
             due_ms=due_ms,
-            sharer=sharer_of(connection.owner),
+            sharer=find_sharer(connection.owner),
             is_retry=times_delivered > 0 and is_retry_topic(header["topic"]),
         )
         place = {} if times_delivered else {"delayed_offset": offset, "due_ms": due_ms}

@@ -21,7 +21,7 @@ from broker.leases.table import QueueKey
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger
-from broker.pop.reads import read_due, read_run
+from broker.pop.reads import read_due, read_new_messages
 from broker.pop.request import PopRequest
 from broker.pop.tokens import Tokens
 from broker.store.message_store import MessageStore
@@ -255,7 +255,9 @@ class PopDelivery:
         terms = {"max_n": max_n, "max_bytes": max_bytes}
         end = upto
         for _ in range(_READS_PER_QUEUE):
-            run = read_run(self._store, entry.topic_id, queue_id, upto, **terms, tag_hashes=tag_hashes, matches=matches)
+            run = read_new_messages(
+                self._store, entry.topic_id, queue_id, upto, **terms, tag_hashes=tag_hashes, matches=matches
+            )
             if run.is_moved:
                 self._report_moved(pop, queue, upto, run.result)
             if run.upto == upto:

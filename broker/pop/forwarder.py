@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.durability.answers import Written
+from broker.durability.answers import WriteCallback
 from broker.feature import Core
 from broker.groups.members import Groups
 from broker.pop.journal import Times
@@ -82,7 +82,7 @@ class PopForwarder:
         except RlabError as error:
             logger.error("messages of %s:%d could not be moved to the retry topic: %s", *queue.key[1:], error)
 
-    def dead_letter(self, queue: GroupQueue, token: int, offset: int, moved: Written) -> bool:
+    def dead_letter(self, queue: GroupQueue, token: int, offset: int, moved: WriteCallback) -> bool:
         """Move one message to the DLQ because its consumer asks for it; returns whether its handle was good.
 
         `moved` is called once the copy is stored and the message acknowledged. If the copy fails, the message is
@@ -107,7 +107,7 @@ class PopForwarder:
         return True
 
     def _dead_letter_written(
-        self, queue: GroupQueue, token: int, offset: int, moved: Written, failure: RlabError | None
+        self, queue: GroupQueue, token: int, offset: int, moved: WriteCallback, failure: RlabError | None
     ) -> None:
         self._written(queue, token, [offset], True, failure)
         if failure is not None and self._ledger.queues.get(queue.key) is queue:

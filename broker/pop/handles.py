@@ -19,10 +19,10 @@ from functools import partial
 import msgpack
 
 from broker.feature import Core
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
-from broker.pop.ledger import GroupQueue, PopKey, PopLedger, without
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger, exclude_offsets
 from broker.pop.renewals import Renewals
 from broker.pop.store import PopStore
 from broker.pop.tokens import Tokens
@@ -47,7 +47,7 @@ class PopHandles:
     def __init__(
         self,
         core: Core,
-        settings: SettingsOfGroups,
+        settings: StoredGroupSettings,
         store: PopStore,
         ledger: PopLedger,
         tokens: Tokens,
@@ -89,7 +89,7 @@ class PopHandles:
             if queue is not None and acknowledged:
                 changed[queue] = None
             if len(acknowledged) < len(offsets):
-                dead.extend((topic, queue_id, offset) for offset in without(offsets, acknowledged))
+                dead.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, acknowledged))
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
         for queue in changed:
             self._changed(queue)
@@ -122,7 +122,7 @@ class PopHandles:
             returned = [] if queue is None else ledger.give_back(queue, token, offsets)
             if queue is not None and returned:
                 changed[queue] = None
-            dead.extend((topic, queue_id, offset) for offset in without(offsets, returned))
+            dead.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, returned))
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
         for queue in changed:
             self._wake(queue.key)

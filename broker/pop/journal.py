@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker.pop.window import BatchRow, PopWindow, shortened
+from broker.pop.window import BatchRow, PopWindow, compact_offsets
 
 OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET, RENEW, GIVE_BACK = range(9)
 
@@ -119,7 +119,7 @@ def cut_window(window: PopWindow, end: int) -> PopWindow:
     return PopWindow.restored(min(committed, end), tokens[: 8 * left], attempts[: 2 * left], window.batch_rows())
 
 
-def play(window: PopWindow, entry: Entry, times: Times) -> None:
+def apply_entry(window: PopWindow, entry: Entry, times: Times) -> None:
     """Apply an entry to the window that it names; OPEN and FORGET are the caller's. `times` is now, in this run.
 
     Raises:
@@ -128,7 +128,7 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
     kind = entry[0]
     if kind == DELIVER:
         _, _, token, since_ms, visible_ms, client_id, upto, wire = entry
-        offsets = shortened(decode_offsets(wire)) if wire else ()
+        offsets = compact_offsets(decode_offsets(wire)) if wire else ()
         since, visible_at = min(times.at(since_ms), times.now), times.until(since_ms, visible_ms)
         window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=since, visible_at=visible_at)
     elif kind == ACK:

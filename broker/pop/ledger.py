@@ -33,11 +33,11 @@ from broker.pop.journal import (
     Entry,
     Times,
     WindowRow,
+    apply_entry,
     cut_window,
     decode_window,
     encode_offsets,
     encode_window,
-    play,
 )
 from broker.pop.window import PopBatch, PopWindow
 from model.errors import SystemBusy
@@ -321,7 +321,7 @@ class PopLedger:
             elif kind == FORGET:
                 queues.pop(number, None)
             elif number in queues:
-                play(queues[number].window, entry, times)
+                apply_entry(queues[number].window, entry, times)
             self._last_number = max(self._last_number, number)
         for queue in queues.values():
             self._last_number = max(self._last_number, queue.number)
@@ -342,7 +342,7 @@ def _size(window: PopWindow) -> int:
     return window.next_offset - window.committed
 
 
-def without(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
+def exclude_offsets(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
     """Offsets that were not acknowledged; the others are in the same order. One named twice is acknowledged once."""
     dead, at = [], 0
     for offset in offsets:

@@ -16,8 +16,8 @@ from model.record import HEADER_BYTES, StoredRecord, iter_records
 from model.sql.compiled import Matches
 
 
-class Run(NamedTuple):
-    """The result of `read_run`: messages from an offset on."""
+class NewMessages(NamedTuple):
+    """The result of `read_new_messages`: messages from an offset on."""
 
     body: bytes  # their stored records
     offsets: Sequence[int]  # of those records
@@ -30,7 +30,7 @@ class Run(NamedTuple):
         return self.result.status is ReadStatus.OFFSET_TOO_SMALL
 
 
-def read_run(
+def read_new_messages(
     store: MessageStore,
     topic_id: int,
     queue_id: int,
@@ -40,7 +40,7 @@ def read_run(
     max_bytes: int,
     tag_hashes: frozenset[int] | None = None,
     matches: Matches | None = None,
-) -> Run:
+) -> NewMessages:
     """Read messages from an offset on.
 
     Raises:
@@ -52,10 +52,10 @@ def read_run(
         result = read_matching(store, topic_id, queue_id, first, max_n=max_n, max_bytes=max_bytes, matches=matches)
     if result.status is ReadStatus.FOUND:
         if result.next_offset == first + result.n:
-            return Run(result.body, range(first, result.next_offset), result.next_offset, result)
-        return Run(result.body, [r.queue_offset for r in iter_records(result.body)], result.next_offset, result)
+            return NewMessages(result.body, range(first, result.next_offset), result.next_offset, result)
+        return NewMessages(result.body, [r.queue_offset for r in iter_records(result.body)], result.next_offset, result)
     passed = result.status in (ReadStatus.NO_MATCH, ReadStatus.OFFSET_TOO_SMALL)
-    return Run(b"", (), result.next_offset if passed else first, result)
+    return NewMessages(b"", (), result.next_offset if passed else first, result)
 
 
 class DueRead(NamedTuple):
@@ -83,7 +83,7 @@ def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequenc
         first, n = offsets[at], 1
         while at + n < len(offsets) and offsets[at + n] == first + n:
             n += 1
-        run = read_run(store, topic_id, queue_id, first, max_n=n, max_bytes=max(max_bytes, 1))
+        run = read_new_messages(store, topic_id, queue_id, first, max_n=n, max_bytes=max(max_bytes, 1))
         if run.upto == first:
             break
         if run.is_moved and moved is None:

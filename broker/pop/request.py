@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from broker.messages.matching import wanted_by
-from broker.messages.parked import Parked, Place
+from broker.messages.matching import parse_filter
+from broker.messages.parked import ParkedRequest, Place
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_ATTEMPTS
@@ -14,7 +14,7 @@ from model.names import check_group, check_id, retry_topic
 from model.sql.compiled import Matches
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.wire.pop import ANY_QUEUE
 
 # Cached, because a client pops thousands of times with the same names; errors are not cached.
@@ -43,7 +43,7 @@ class PopRequest(NamedTuple):
     retry_topic: str | None  # the group's retry topic if its messages are delivered too, else None
 
 
-class ParkedPop(Parked[Connection]):
+class ParkedPop(ParkedRequest[Connection]):
     """A pop that waits for messages of its queue, or of any queue, and perhaps of its group's retry topic."""
 
     __slots__ = ("pop",)
@@ -52,7 +52,7 @@ class ParkedPop(Parked[Connection]):
         places: tuple[Place, ...] = ((pop.topic, (pop.group, pop.queue_id)),)
         if pop.retry_topic is not None:
             places += ((pop.retry_topic, (pop.group, ANY_QUEUE)),)
-        super().__init__(connection, request, places, deadline, sharer_of(connection.owner))
+        super().__init__(connection, request, places, deadline, find_sharer(connection.owner))
         self.pop = pop
 
 
@@ -79,7 +79,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         header["max_n"],
         header["invisible_ms"] / 1000,
         None if hashes is None else frozenset(hashes),
-        wanted_by(header),
+        parse_filter(header),
         bool(header.get("renew")),
         order,
         header.get("max_attempts") or MAX_ATTEMPTS,

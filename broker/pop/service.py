@@ -23,7 +23,7 @@ import msgpack
 
 from broker.feature import Core, CurrentRights, Feature
 from broker.groups.members import Groups
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.leases.service import Leases
 from broker.messages.parked import ParkedRequests
 from broker.messages.refused import refuse_parked
@@ -58,7 +58,7 @@ class Pop(Feature):
     """
 
     def __init__(
-        self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups, rng: Random
+        self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: StoredGroupSettings, rng: Random
     ) -> None:
         self._core = core
         self._topics = topics.table

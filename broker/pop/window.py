@@ -39,7 +39,7 @@ _STRETCH = 64
 """Messages at a time that are compared to find the committed offset."""
 
 
-def shortened(offsets: Sequence[int]) -> Sequence[int]:
+def compact_offsets(offsets: Sequence[int]) -> Sequence[int]:
     """Ascending offsets, as a range if they are consecutive: it takes a tenth of the memory."""
     if len(offsets) > 1 and offsets[-1] - offsets[0] == len(offsets) - 1:
         return range(offsets[0], offsets[-1] + 1)
@@ -72,7 +72,7 @@ RenewUntil = Callable[[int, PopBatch], float | None]
 """Called with the token and batch of an invisible time that ends: the new end, or None to let it end."""
 
 
-class Due(NamedTuple):
+class DueMessages(NamedTuple):
     """Messages due for redelivery: ascending offsets, and how often each was delivered before."""
 
     offsets: list[int]
@@ -132,7 +132,7 @@ class PopWindow:
         """How often a message of the window was delivered."""
         return self._attempts[offset - self._base]
 
-    def due(self, max_n: int) -> Due:
+    def due(self, max_n: int) -> DueMessages:
         """The first messages due for redelivery, at most `max_n`; they stay due until `deliver` or `ack`."""
         found: list[int] = []
         while self._due and len(found) < max_n:
@@ -142,7 +142,7 @@ class PopWindow:
                 found.append(offset)
         for offset in found:
             heapq.heappush(self._due, offset)
-        return Due(found, [self.attempts_of(offset) for offset in found])
+        return DueMessages(found, [self.attempts_of(offset) for offset in found])
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class PopWindow:
         for token, client_id, since, visible_at, renew_s in batches:
             own = offsets.pop(token, None)
             if own is not None:
-                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(own), len(own), renew_s)
+                window.batches[token] = PopBatch(client_id, since, visible_at, compact_offsets(own), len(own), renew_s)
                 heapq.heappush(window._deadlines, (visible_at, token))
         for due in offsets.values():
             window._due_set.update(due)

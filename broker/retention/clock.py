@@ -20,7 +20,7 @@ from typing import NamedTuple
 from model.limits import CLOCK_AWAY_MS, CLOCK_JUMP_MS, MAX_CLOCK_JUMPS
 
 
-class Jump(NamedTuple):
+class ClockJump(NamedTuple):
     """The clock went ahead by `size_ms` when it showed `before_ms`, or a little earlier."""
 
     before_ms: int
@@ -30,7 +30,7 @@ class Jump(NamedTuple):
 class WallClock:
     """The jumps of one wall clock, oldest first."""
 
-    def __init__(self, jumps: Iterable[Jump] = ()) -> None:
+    def __init__(self, jumps: Iterable[ClockJump] = ()) -> None:
         self.jumps = sorted(jumps)
         self._seen: tuple[int, float] | None = None
 
@@ -60,18 +60,18 @@ class WallClock:
 
     def _moved(self, difference_ms: int, now_ms: int, limit_ms: int) -> int:
         if difference_ms > limit_ms:
-            self.jumps.append(Jump(now_ms - difference_ms, difference_ms))
+            self.jumps.append(ClockJump(now_ms - difference_ms, difference_ms))
             if len(self.jumps) > MAX_CLOCK_JUMPS:
                 # As one at the later moment: messages stored between them are kept for longer, not for less.
                 first, second, *others = self.jumps
-                self.jumps = [Jump(second.before_ms, first.size_ms + second.size_ms), *others]
+                self.jumps = [ClockJump(second.before_ms, first.size_ms + second.size_ms), *others]
             return difference_ms
         if difference_ms < -CLOCK_JUMP_MS:
             back_ms = -difference_ms
             while back_ms and self.jumps:
                 before_ms, size_ms = self.jumps.pop()
                 if size_ms > back_ms:
-                    self.jumps.append(Jump(before_ms, size_ms - back_ms))
+                    self.jumps.append(ClockJump(before_ms, size_ms - back_ms))
                 back_ms -= min(back_ms, size_ms)
             return difference_ms
         return 0

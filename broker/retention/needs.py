@@ -22,7 +22,7 @@ from model.heartbeat import ConsumerData, MessageModel
 from model.names import TRACE_TOPIC, is_retry_topic, retry_topic
 
 
-class Need(NamedTuple):
+class NeededOffset(NamedTuple):
     """The first offset of a queue that any group has still to read, and that group."""
 
     offset: int
@@ -30,7 +30,7 @@ class Need(NamedTuple):
     topic: str
 
 
-Needs = dict[tuple[int, int], Need]
+Needs = dict[tuple[int, int], NeededOffset]
 """(topic id, queue id) -> need, without the queues that every group has read to their end."""
 
 
@@ -82,7 +82,7 @@ def _add_needs(
                 continue
             offset = _start_offset(store, entry, queue_id, info, of_topic, end) if stored is None else stored
             if offset < end and (known is None or offset < known.offset):
-                needs[(topic_id, queue_id)] = Need(offset, group, topic)
+                needs[(topic_id, queue_id)] = NeededOffset(offset, group, topic)
 
 
 def _start_offset(

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-from broker.durability.metadata import Number, Table
+from broker.durability.metadata import StoredNumber, Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
-from broker.retention.clock import Jump, WallClock
-from broker.retention.needs import Need, needs_of_groups
+from broker.retention.clock import ClockJump, WallClock
+from broker.retention.needs import NeededOffset, needs_of_groups
 from broker.retention.plan import RetentionOptions, TrimPlan, TrimReason, plan_trim, soft_end
 from broker.store.disk.errors import StoreError
 from broker.store.disk.files import Files
@@ -25,7 +25,7 @@ from broker.store.disk.options import MIB
 from broker.store.message_store import SegmentSpan
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
-from model.counted import counted
+from model.counted import plural
 from model.events import EventKind
 from model.limits import CLOCK_SAVED_MS, MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
 
@@ -35,7 +35,7 @@ _SCHEMA = "create table if not exists clock_jumps (before_ms integer primary key
 _HOUR_MS = 3_600_000
 
 
-class Held(NamedTuple):
+class HeldSegments(NamedTuple):
     """Segments that the limits would delete, and that are kept because a message in them is still needed."""
 
     segments: int
@@ -47,12 +47,10 @@ class Held(NamedTuple):
     @property
     def text(self) -> str:
         """One sentence, with the amount."""
-        return (
-            f"{self.what} {counted(self.segments, 'segment')} ({self.size_bytes / MIB:.1f} MiB) that would be deleted"
-        )
+        return f"{self.what} {plural(self.segments, 'segment')} ({self.size_bytes / MIB:.1f} MiB) that would be deleted"
 
 
-NOTHING_HELD = Held(0, 0, ("", ""), "", "")
+NO_HELD_SEGMENTS = HeldSegments(0, 0, ("", ""), "", "")
 
 
 class Retention(Feature):
@@ -78,12 +76,12 @@ class Retention(Feature):
         self._waiting_from = core.features.needed_from()
         self._unsynced_needs = (self._waiting_from, store.written_position)
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
-        self.held = NOTHING_HELD
+        self.held = NO_HELD_SEGMENTS
         core.metadata.add_tables(_SCHEMA)
         # Not replicated, because another replica has another clock.
-        self._seen = Number(core.metadata, "clock_seen_ms", replicated=False)
+        self._seen = StoredNumber(core.metadata, "clock_seen_ms", replicated=False)
         self._jumps = Table(core.metadata, "clock_jumps", replicated=False)
-        self._clock = WallClock(Jump(*row) for row in self._jumps.rows())
+        self._clock = WallClock(ClockJump(*row) for row in self._jumps.rows())
         self._saved_ms = 0
         self._start_clock()
 
@@ -168,7 +166,7 @@ class Retention(Feature):
         earlier = self._waiting_from
         return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in {**now, **earlier}.items()}
 
-    def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, Need | None]:
+    def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, NeededOffset | None]:
         """Log position of the oldest segment that a group needs, and that group."""
         before = soft_end(spans, now_ms, self._options)
         if before == spans[0].base_position:
@@ -194,20 +192,22 @@ class Retention(Feature):
             return spans[0].base_position, None
         return (spans[-1].end_position, None) if first is None else first
 
-    def _held(self, plan: TrimPlan, wanted: TrimPlan, need: Need | None, kept: LogKey | None) -> Held:
+    def _held(self, plan: TrimPlan, wanted: TrimPlan, need: NeededOffset | None, kept: LogKey | None) -> HeldSegments:
         """The holder of segments that would be deleted; the broker before a group, because it holds back more."""
         if plan.to_position < wanted.to_position:
             found = None if kept is None else self._core.features.needed_message(kept)
             if found is not None:
                 segments = len(wanted.reasons) - len(plan.reasons)
                 what = f"{found.what} holds back"
-                return Held(segments, wanted.to_position - plan.to_position, ("", found.topic), what, found.remedy)
+                return HeldSegments(
+                    segments, wanted.to_position - plan.to_position, ("", found.topic), what, found.remedy
+                )
         elif need is not None and plan.held:
             where = f"topic {need.topic!r} from offset {need.offset} on"
             what = f"group {need.group!r} has still to read {where}, and holds back"
             remedy = f"if the group is no longer needed: rlab group delete {need.group}"
-            return Held(plan.held, plan.held_bytes, (need.group, need.topic), what, remedy)
-        return NOTHING_HELD
+            return HeldSegments(plan.held, plan.held_bytes, (need.group, need.topic), what, remedy)
+        return NO_HELD_SEGMENTS
 
     def _report(self) -> None:
         """Log each holder of segments that would be deleted, once: nothing else shows why a disk fills."""

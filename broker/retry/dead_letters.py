@@ -22,7 +22,7 @@ from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.topics.service import Topics
 from broker.topics.table import check_exists
-from model.counted import counted
+from model.counted import plural
 from model.errors import InvalidParameter, SystemBusy
 from model.limits import MAX_RESENT_MARKS
 from model.names import check_group, dlq_topic
@@ -68,7 +68,7 @@ class ResentMarks:
             below += 1
         if len(above) > MAX_RESENT_MARKS:
             raise SystemBusy(
-                f"{counted(len(above), 'message')} would be marked after one that is not: re-send that at offset "
+                f"{plural(len(above), 'message')} would be marked after one that is not: re-send that at offset "
                 f"{below} first"
             )
         self.below, self._above = below, above

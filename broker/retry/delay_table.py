@@ -31,14 +31,14 @@ _SLACK = 1_000
 """Entries of finished messages, before the lists are rebuilt."""
 
 
-class LowWater(NamedTuple):
+class LowWaterMarks(NamedTuple):
     """First offsets that a restart has to read, in the queue of delayed messages and in the queue of marks."""
 
     delayed: int
     marks: int
 
 
-NOTHING_DONE = LowWater(0, 0)
+NOTHING_DONE = LowWaterMarks(0, 0)
 
 
 class Sharing(NamedTuple):
@@ -72,7 +72,7 @@ class DelayTable:
 
     def __init__(
         self,
-        low: LowWater = NOTHING_DONE,
+        low: LowWaterMarks = NOTHING_DONE,
         max_pending: int = MAX_DELAYED_MESSAGES,
         max_sends: int = MAX_DELAYED_SENDS,
         shares: ShareBook | None = None,
@@ -212,8 +212,8 @@ class DelayTable:
         """When the next message is due, or earlier; None without any."""
         return self._heap[0][0] if self._heap else None
 
-    def low_water(self) -> LowWater:
+    def low_water(self) -> LowWaterMarks:
         """The first offsets that a restart has to read."""
-        return LowWater(
+        return LowWaterMarks(
             self._order[0] if self._order else self._end.delayed, self._marks[0][0] if self._marks else self._end.marks
         )

@@ -29,15 +29,15 @@ from typing import Any
 
 import msgpack
 
-from broker.durability.answers import Written
-from broker.durability.metadata import Number
+from broker.durability.answers import WriteCallback
+from broker.durability.metadata import StoredNumber
 from broker.feature import Core, Destination, Feature, NeededMessage
-from broker.retry.delay_table import DelayTable, LowWater, Sharing
+from broker.retry.delay_table import DelayTable, LowWaterMarks, Sharing
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
 from broker.store.segments.index import LogKey
 from broker.store.segments.moving import worth_moving
-from broker.store.segments.remains import remains_of
+from broker.store.segments.remains import read_remains
 from broker.topics.service import Topics
 from broker.topics.table import remaining_queue
 from model.errors import RlabError
@@ -70,8 +70,8 @@ class Delays(Feature):
         self.topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         self._dropped = LogLines()
         self._clock_ahead_ms = self._ahead_ms()  # the clock minus the loop's time
-        self._low_delayed = Number(core.metadata, "delay_parked", replicated=True)
-        self._low_marks = Number(core.metadata, "delay_marks", replicated=True)
+        self._low_delayed = StoredNumber(core.metadata, "delay_parked", replicated=True)
+        self._low_marks = StoredNumber(core.metadata, "delay_marks", replicated=True)
         low = self._load_low_water()
         self.table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
@@ -134,7 +134,7 @@ class Delays(Feature):
         """Whether a message is copied or recalled at the moment."""
         return offset in self._leaving
 
-    def leave(self, offset: int, original: int, then: Written) -> None:
+    def leave(self, offset: int, original: int, then: WriteCallback) -> None:
         """Drop a message that can leave; `then` is called once its mark is written, or with the error of the write."""
         self._leaving[offset] = None
         mark = self._store.append(self.topic_id, MARKS, msgpack.packb([offset, original, RECALLED]), 0)
@@ -208,7 +208,7 @@ class Delays(Feature):
             return None
         topic: Any = ""
         try:
-            left: Any = msgpack.unpackb(remains_of(self._store.log, key, offset))
+            left: Any = msgpack.unpackb(read_remains(self._store.log, key, offset))
             topic = left[1]
         except (ValueError, TypeError, LookupError, msgpack.UnpackException):
             pass  # the damage is where the names are
@@ -335,14 +335,14 @@ class Delays(Feature):
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
-    def _load_low_water(self) -> LowWater:
+    def _load_low_water(self) -> LowWaterMarks:
         """The stored low water, lowered to the ends of the queues: a power cut may have taken messages.
 
         The lowered numbers are stored with the next commit, before any new message is acknowledged: it gets the offset
         of a lost one, and the next start would not read it otherwise.
         """
-        noted = LowWater(self._low_delayed.read(), self._low_marks.read())
-        low = LowWater(
+        noted = LowWaterMarks(self._low_delayed.read(), self._low_marks.read())
+        low = LowWaterMarks(
             min(noted.delayed, self._store.max_offset(self.topic_id, DELAYED)),
             min(noted.marks, self._store.max_offset(self.topic_id, MARKS)),
         )
@@ -351,7 +351,7 @@ class Delays(Feature):
             self._save(low)
         return low
 
-    def _recover(self, low: LowWater, *, topics_are_complete: bool) -> None:
+    def _recover(self, low: LowWaterMarks, *, topics_are_complete: bool) -> None:
         """Find the messages still to be delivered: those from the low water on that have no mark.
 
         With `topics_are_complete`, an unknown topic was deleted, perhaps just before a crash, so its messages are
@@ -385,7 +385,7 @@ class Delays(Feature):
         """Store the offsets from which a restart has to read."""
         self._save(self.table.low_water())
 
-    def _save(self, low: LowWater) -> None:
+    def _save(self, low: LowWaterMarks) -> None:
         self._low_delayed.save(low.delayed)
         self._low_marks.save(low.marks)
         self._core.barrier.metadata_changed()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.durability.answers import answer
 from broker.feature import Core, Feature
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, QueryNotFound, RlabError
@@ -19,7 +19,7 @@ from model.names import check_group, dlq_topic, retry_topic
 from model.record import MAX_TIMES_DELIVERED, StoredRecord
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -27,7 +27,7 @@ from remoting.server import Handler
 class SendBack(Feature):
     """Stores failed messages for another attempt, or sends them to the DLQ."""
 
-    def __init__(self, core: Core, topics: Topics, delays: Delays, settings: SettingsOfGroups) -> None:
+    def __init__(self, core: Core, topics: Topics, delays: Delays, settings: StoredGroupSettings) -> None:
         self._core = core
         self._topics = topics
         self._delays = delays
@@ -39,7 +39,7 @@ class SendBack(Feature):
 
     def send_back(self, connection: Connection, request: Command) -> None:
         """Delay a failed message until its next attempt, or send it to the DLQ; responds once the copy is written."""
-        core, header, sharer = self._core, request.header, sharer_of(connection.owner)
+        core, header, sharer = self._core, request.header, find_sharer(connection.owner)
         group = check_group(header["group"])
         record = self._record(header["topic"], header["queue_id"], header["offset"])
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)

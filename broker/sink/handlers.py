@@ -22,7 +22,7 @@ from model.message import check_sent_to
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -71,7 +71,7 @@ class SinkHandlers(Feature):
         def staged(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"n": self._sink.table.messages_staged(attempt)})
 
-        self._sink.stage(attempt, header["seq"], body, messages, staged, sharer_of(connection.owner))
+        self._sink.stage(attempt, header["seq"], body, messages, staged, find_sharer(connection.owner))
 
     def commit(self, connection: Connection, request: Command) -> None:
         """Publish a batch; responds when it is published, or at once if it was published before."""

@@ -24,7 +24,7 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
-from broker.durability.answers import Written
+from broker.durability.answers import WriteCallback
 from broker.feature import Core, Feature
 from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore
@@ -54,7 +54,7 @@ class _Publishing:
         self.at = (0, 0)  # the next (chunk, message of it)
         self.skip = skip  # queue -> messages that an earlier run has published already
         # Called at the end, or with the error that keeps the batch from being published now.
-        self.waiting: list[Written] = []
+        self.waiting: list[WriteCallback] = []
         self.kept_s = LAST_BATCH_KEPT_S  # how long the batch is remembered once it is published
 
     @property
@@ -105,7 +105,7 @@ class Sink(Feature):
         seq: int,
         body: bytes,
         messages: list[StagedMessage],
-        staged: Written,
+        staged: WriteCallback,
         sharer: Sharer = NO_SHARER,
     ) -> None:
         """Keep messages, packed in `body`, until their batch is committed; calls `staged` once they are stored.
@@ -144,7 +144,7 @@ class Sink(Feature):
         query_id: str,
         batch_id: int,
         wanted: list[tuple[int, int, int]],
-        published: Written,
+        published: WriteCallback,
         *,
         is_only: bool = False,
     ) -> bool:

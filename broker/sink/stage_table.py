@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import StageLost, SystemBusy
 from model.limits import MAX_PAYLOAD_BYTES, MAX_SINK_QUERIES, MAX_STAGED_CHUNKS
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
@@ -152,7 +152,7 @@ class StageTable:
             if have != n:
                 raise StageLost(
                     f"batch {batch_id} of query {query_id!r}: attempt {attempt} of partition {partition} has "
-                    f"{counted(have, 'message')} staged here, not {n}: they were dropped, by age or with an abort, or "
+                    f"{plural(have, 'message')} staged here, not {n}: they were dropped, by age or with an abort, or "
                     "went to another broker. Nothing was published; run the batch again"
                 )
             found += [chunks[seq] for seq in sorted(chunks)]

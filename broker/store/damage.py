@@ -18,7 +18,7 @@ MAX_RANGES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Damage:
+class DamagedRange:
     """The offsets [first_offset, end_offset) of one queue, which cannot be served.
 
     `segment` is the file name of the segment that holds, or should hold, their records.
@@ -50,7 +50,7 @@ class DamageLog:
         self.unlisted_count = 0
         self._ranges: dict[LogKey, list[_Range]] = {}
         self._count = 0
-        self._new: list[Damage] = []
+        self._new: list[DamagedRange] = []
 
     def add(self, segment: str, key: LogKey, first_offset: int, end_offset: int) -> None:
         """Add a range; parts that are known already, of whichever segment, change nothing."""
@@ -72,7 +72,7 @@ class DamageLog:
         """Whether something was noted since the last `collect_new`."""
         return bool(self._new)
 
-    def collect_new(self) -> list[Damage]:
+    def collect_new(self) -> list[DamagedRange]:
         """Return the damage noted since the last call, sorted, in ranges as long as possible."""
         if not self._new:
             return []
@@ -126,14 +126,14 @@ class DamageLog:
         self._count -= len(self._ranges.pop(key, ()))
         self._new = [each for each in self._new if (each.topic_id, each.queue_id) != key]
 
-    def report(self) -> tuple[Damage, ...]:
+    def report(self) -> tuple[DamagedRange, ...]:
         """Return all ranges, sorted."""
         return tuple(sorted(_damage(key, known) for key, ranges in self._ranges.items() for known in ranges))
 
 
-def _damage(key: LogKey, known: _Range) -> Damage:
+def _damage(key: LogKey, known: _Range) -> DamagedRange:
     first, end, segment = known
-    return Damage(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
+    return DamagedRange(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
 
 
 def _outside(known: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from broker.feature import Core, Feature
-from broker.store.damage import Damage
+from broker.store.damage import DamagedRange
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
 from model.events import EventKind
@@ -73,7 +73,7 @@ class DamageReports(Feature):
             return f"another replica may have them: rlab broker handover {self._core.name}"
         return "if you have that file elsewhere, stop the broker and put it back"
 
-    def _report_destinations(self, damage: Damage, *, is_logged: bool) -> int:
+    def _report_destinations(self, damage: DamagedRange, *, is_logged: bool) -> int:
         """Report the destinations of messages in the broker's own topics; returns of how many they are known."""
         core, key = self._core, (damage.topic_id, damage.queue_id)
         offsets = range(damage.first_offset, min(damage.end_offset, damage.first_offset + MAX_DAMAGE_OWNERS))

@@ -57,7 +57,7 @@ def _numbers(lost: Mapping[int, int]) -> str:
     return f"number {', '.join(map(str, sorted(lost)[:_NUMBERS_SHOWN]))}{more}"
 
 
-def recreated(
+def topics_to_recreate(
     lost: Mapping[int, int], stored: Mapping[int, TopicConfig], seen: Mapping[int, str], taken: Collection[str]
 ) -> dict[int, TopicConfig]:
     """Return topic id -> config of the topics to recreate; their names are unique and not in `taken`.

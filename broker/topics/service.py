@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import msgpack
 
-from broker.durability.metadata import Number, Table
+from broker.durability.metadata import StoredNumber, Table
 from broker.feature import Core, Feature
 from broker.store.disk.errors import StoreError
-from broker.topics.lost import lost_topics, metadata_too_old, recreated
+from broker.topics.lost import lost_topics, metadata_too_old, topics_to_recreate
 from broker.topics.registration import Announcement, Registration
 from broker.topics.table import TopicEntry, TopicTable, check_writable, queue_count
 from model.decode import decode_messages
@@ -28,7 +28,7 @@ from model.topic_route import MessageType, Perm, TopicConfig, checked_topic_conf
 from remoting.address import format_address
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.overload.shares import NO_SHARER, Sharer, sharer_of
+from remoting.overload.shares import NO_SHARER, Sharer, find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -53,7 +53,7 @@ class Topics(Feature):
         self._metadata = metadata = core.metadata
         metadata.add_tables(_SCHEMA)
         self._rows = Table(metadata, "topics", replicated=True)
-        self._last_id = Number(metadata, "last_topic_id", replicated=True)
+        self._last_id = StoredNumber(metadata, "last_topic_id", replicated=True)
         # A separate table, because the files of earlier commits have no column for sharers. Those commits write no
         # sharers, so topics that they made have none, and the topic id shows which rows belong to deleted topics.
         self._sharers = Table(metadata, "topic_sharers", replicated=True)
@@ -100,7 +100,7 @@ class Topics(Feature):
             for topic_id, name in self._core.store.topic_names(lost).items()
         }
         seen = {topic_id: self._sent_to(topic_id) for topic_id in lost.keys() - stored.keys()}
-        for topic_id, config in sorted(recreated(lost, stored, seen, self.table.names().values()).items()):
+        for topic_id, config in sorted(topics_to_recreate(lost, stored, seen, self.table.names().values()).items()):
             self.table.restore(topic_id, config)
             self._save(self.table.existing(config.topic))
             logger.warning(
@@ -164,7 +164,7 @@ class Topics(Feature):
             Perm(header["perm"]),
             MessageType(message_type),
         )
-        self.put(config, header.get("cause") or "", sharer_of(connection.owner))
+        self.put(config, header.get("cause") or "", find_sharer(connection.owner))
         self._core.barrier.respond_after_commit(connection, request)
 
     def delete_in_broker(self, connection: Connection, request: Command) -> None:
@@ -193,7 +193,7 @@ class Topics(Feature):
         """
         entry = self._known(topic)
         if entry is None:
-            entry = self.for_send(topic, sharer_of(connection.owner))
+            entry = self.for_send(topic, find_sharer(connection.owner))
         if queue_id >= entry.accepts_below:
             check_writable(entry.config, queue_id)
         return entry

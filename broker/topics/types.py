@@ -25,7 +25,7 @@ _WAYS = {
 }
 
 
-def type_of(payload: bytes, *, is_delayed: bool = False, is_half: bool = False) -> MessageType:
+def message_type_of_payload(payload: bytes, *, is_delayed: bool = False, is_half: bool = False) -> MessageType:
     """The type of a message. A payload of another form is NORMAL, because no client finds a message group in it."""
     if is_half:
         return MessageType.TRANSACTION
@@ -42,7 +42,7 @@ def check_type(
     Raises:
         MessageIllegal: it takes messages of another type.
     """
-    found = type_of(payload, is_delayed=is_delayed, is_half=is_half)
+    found = message_type_of_payload(payload, is_delayed=is_delayed, is_half=is_half)
     if taken not in (MessageType.MIXED, found):
         raise MessageIllegal(
             f"topic {topic!r} takes {taken.name} messages only, and this is a {found.name} message: {_WAYS[taken]}, or "

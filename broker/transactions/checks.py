@@ -17,7 +17,7 @@ from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.store.disk.errors import StoreError
 from broker.topics.service import Topics
-from broker.transactions.half_log import Published
+from broker.transactions.half_log import PublishedHalf
 from broker.transactions.records import MarkKind
 from broker.transactions.service import Transactions
 from broker.transactions.table import AbandonReason, DueHalf, OpenHalf, producers_to_ask
@@ -159,7 +159,7 @@ class TransactionChecks(Feature):
                 unread = HalfMessage(half.group, "", -1, 0, -1, half.cause, b"")
                 self._transactions.drop(MarkKind.ABANDONED, [(offset, unread)], reason)
                 continue
-            published = Published(offset, message, ABANDONED_TOPIC, entry.topic_id, 0)
+            published = PublishedHalf(offset, message, ABANDONED_TOPIC, entry.topic_id, 0)
             self._transactions.publish(MarkKind.ABANDONED, [published], reason)
 
     # --- what operators see ------------------------------------------------------------------------------------------

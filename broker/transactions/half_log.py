@@ -44,7 +44,7 @@ _SPARSE = 4
 """Half messages that lie so far apart on average are read one by one."""
 
 
-class Published(NamedTuple):
+class PublishedHalf(NamedTuple):
     """A half message by its offset, and the queue that it is published in."""
 
     offset: int
@@ -99,7 +99,7 @@ class HalfLog:
         """Buffer a mark that publishes nothing."""
         self._store.append(self.topic_id, MARKS, encode_mark(Mark(kind, tuple(offsets))), 0)
 
-    def append_published(self, kind: MarkKind, published: Sequence[Published]) -> None:
+    def append_published(self, kind: MarkKind, published: Sequence[PublishedHalf]) -> None:
         """Buffer a mark, and behind it the messages that it publishes."""
         store = self._store
         ends: dict[tuple[int, int], int] = {}
@@ -293,7 +293,7 @@ class HalfLog:
         try:
             halves = self.read([offset for offset, _, _ in missing])
             published = [
-                Published(offset, halves[offset], names[topic_id], topic_id, queue_id)
+                PublishedHalf(offset, halves[offset], names[topic_id], topic_id, queue_id)
                 for offset, topic_id, queue_id in missing
                 if offset in halves
             ]

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import msgpack
 
-from broker.durability.answers import Written, answer
+from broker.durability.answers import WriteCallback, answer
 from broker.feature import Core, Destination, Feature, NeededMessage
 from broker.groups.members import Client, Groups
 from broker.store.disk.errors import StoreError
 from broker.store.segments.index import LogKey
-from broker.store.segments.remains import remains_of
+from broker.store.segments.remains import read_remains
 from broker.topics.service import Topics
 from broker.topics.table import remaining_queue
 from broker.topics.types import check_types
-from broker.transactions.half_log import HalfLog, Published
+from broker.transactions.half_log import HalfLog, PublishedHalf
 from broker.transactions.records import HALVES, MARKS, MarkKind, decode_half
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
@@ -34,7 +34,7 @@ from model.transaction import EndOutcome, HalfMessage, TransactionState
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -49,7 +49,7 @@ _EVENTS = {
     MarkKind.ABANDONED: EventKind.TRANSACTION_GIVEN_UP,
 }
 
-Ended = tuple[int, HalfMessage]
+EndedHalf = tuple[int, HalfMessage]
 """A half message that is ended, by its offset."""
 
 
@@ -99,7 +99,7 @@ class Transactions(Feature):
         known = self.table.get(offset)
         if known is None and offset not in self.log.lost:
             return None  # its transaction has ended
-        half = decode_half(remains_of(self._core.store.log, key, offset))
+        half = decode_half(read_remains(self._core.store.log, key, offset))
         if half is None or self._topics.table.get(half.topic) is None:
             return Destination("half messages", "", "" if known is None else known.group)
         return Destination("half messages", half.topic, half.group if known is None else known.group)
@@ -143,7 +143,7 @@ class Transactions(Feature):
         if self._core.has_access_control:
             for topic, *_, payload in rows:
                 check_sent_to(topic, (payload,))
-        sharer = sharer_of(connection.owner)
+        sharer = find_sharer(connection.owner)
         self.table.check_room(len(rows), sharer)
         core, options = self._core, self.table.options
         number, client = self._groups.client_on(connection, request.header.get("client_id"))
@@ -249,7 +249,7 @@ class Transactions(Feature):
             self.drop(MarkKind.ABANDONED, lost, "topic deleted", client)
         published = [
             _new_tuple(
-                Published,
+                PublishedHalf,
                 (offset, half, half.topic, entry.topic_id, remaining_queue(entry.config, half.queue_id)),
             )
             for offset, half in committed.items()
@@ -259,13 +259,13 @@ class Transactions(Feature):
             self.publish(MarkKind.COMMITTED, published, reason, client)
         return frozenset(offset for offset, _ in lost)
 
-    def drop(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str = "") -> None:
+    def drop(self, kind: MarkKind, ended: Sequence[EndedHalf], reason: str, client: str = "") -> None:
         """Write the end of open half messages that are published nowhere."""
         written = self._ending(kind, ended, reason, client)
         self.log.append_mark(kind, [offset for offset, _ in ended])
         self._core.barrier.after_append(written, HALF_TOPIC, MARKS)
 
-    def publish(self, kind: MarkKind, published: Sequence[Published], reason: str, client: str = "") -> None:
+    def publish(self, kind: MarkKind, published: Sequence[PublishedHalf], reason: str, client: str = "") -> None:
         """Write the end of open half messages, and publish them."""
         written = self._ending(kind, [(each.offset, each.half) for each in published], reason, client)
         self.log.append_published(kind, published)
@@ -274,7 +274,7 @@ class Transactions(Feature):
             self._core.barrier.after_append(_do_nothing, topic, queue_id)
         self._core.barrier.after_append(written, *first)
 
-    def _ending(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str) -> Written:
+    def _ending(self, kind: MarkKind, ended: Sequence[EndedHalf], reason: str, client: str) -> WriteCallback:
         """Begin the end of open half messages; call the returned function once that is written."""
         table, offsets = self.table, [offset for offset, _ in ended]
         counts: dict[tuple[str, str, str], int] = {}

@@ -20,7 +20,7 @@ from cli.group import reset as group_reset
 from cli.group import settings as group_settings
 from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
-from model.counted import counted
+from model.counted import plural
 from model.heartbeat import MessageModel
 from process.output import document, print_json, print_line, print_note, print_outcome, print_table
 
@@ -121,7 +121,7 @@ def print_group(info: GroupInfo) -> None:
     labels = {member.client_id: f"c{number}" for number, member in enumerate(info.members, 1)}
     _print_members(info, labels)
     for each in info.disagreements:
-        print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
+        print_line(f"members disagree about the {with_labels(each, labels)}: {each.consequence}")
     group_mode.print_assignment(info.assignment)
     group_settings.print_settings(info)
     _print_queues(info, labels)
@@ -131,7 +131,7 @@ def print_group(info: GroupInfo) -> None:
         print_note(f"note: {info.absence.limit}")
 
 
-def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
+def with_labels(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
     """A disagreement with members named by their labels in the table."""
     sides = (replace(side, members=tuple(labels[who] for who in side.members)) for side in disagreement.sides)
     return replace(disagreement, sides=tuple(sides))
@@ -256,7 +256,7 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
     return owner, ", ".join(labels[client_id] for client_id in queue.targets) or None
 
 
-def unanswered(member: GroupMemberInfo) -> str:
+def describe_silence(member: GroupMemberInfo) -> str:
     """The reports of brokers about a member that does not answer, as a clause."""
     at = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
     return f"{member.client_id} does not answer ({at}); its session expires in {member.expires_in_s:.0f} s"
@@ -267,10 +267,10 @@ def verdict(info: GroupInfo) -> str:
     parts = [f"switched off on {', '.join(info.switched_off)}"] if info.switched_off else []
     parts += [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
-        parts.append(f"{counted(deleted, 'message', 'was', 'were')} deleted before the group read them")
+        parts.append(f"{plural(deleted, 'message', 'was', 'were')} deleted before the group read them")
     if damaged := sum(queue.damaged for queue in info.queues):
         lost = "is" if damaged == 1 else "are"
-        parts.append(f"{counted(damaged, 'message')} of its queues {lost} damaged or missing: {SEE_DAMAGE}")
+        parts.append(f"{plural(damaged, 'message')} of its queues {lost} damaged or missing: {SEE_DAMAGE}")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:
@@ -288,23 +288,23 @@ def verdict(info: GroupInfo) -> str:
     else:
         astray = sum(not queue.settled for queue in info.queues)
         dead = sum(len(queues) for queues in info.unattended.values())
-        alone = counted(len(info.stranded), "queue", "has", "have")
+        alone = plural(len(info.stranded), "queue", "has", "have")
         stranded = [f"{alone} no member that may consume them"] if info.stranded else []
         parts.append(
             "not converged: "
             + ", ".join(
-                [f"{counted(astray, 'queue', 'is', 'are')} not with their target owner"] * (astray > 0)
+                [f"{plural(astray, 'queue', 'is', 'are')} not with their target owner"] * (astray > 0)
                 + stranded
-                + [f"{counted(dead, 'queue', 'is', 'are')} owned by members that do not answer"] * (dead > 0)
+                + [f"{plural(dead, 'queue', 'is', 'are')} owned by members that do not answer"] * (dead > 0)
             )
         )
-    parts += [unanswered(member) for member in info.members if member.away_at]
+    parts += [describe_silence(member) for member in info.members if member.away_at]
     if info.disagreements:
         parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
     if info.absent_queues:
         away = {queue.broker_name for queue in info.absent_queues}
         brokers = [str(broker) for name, broker in info.away.items() if name in away]
-        parts.append(f"{counted(len(info.absent_queues), 'queue', 'is', 'are')} away: {', '.join(brokers)}")
+        parts.append(f"{plural(len(info.absent_queues), 'queue', 'is', 'are')} away: {', '.join(brokers)}")
     if info.unreachable:
         parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its queues are missing")
     return "; ".join(parts)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.ask import ask_cluster
-from cli.messages.consume import document_of
+from cli.messages.consume import message_document
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
-from model.counted import counted
+from model.counted import plural
 from model.errors import QueryNotFound
 from process.output import (
     local_time,
@@ -147,7 +147,7 @@ def resend(
         nonlocal passed_over
         async with background_tasks() as tasks:
             letters = admin.dead_letters(group)
-            tasks.start_soon(report_progress, lambda: f"{counted(sent, 'message')} re-sent")
+            tasks.start_soon(report_progress, lambda: f"{plural(sent, 'message')} re-sent")
             if everything:
                 n = await letters.resend_all(ResendTo(to), note)
                 passed_over = letters.passed_over
@@ -178,7 +178,7 @@ def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
 def dead_letter_document(letter: DeadLetter) -> dict[str, Any]:
     """The JSON document of a dead-letter message: the message, its retries, and whether it was re-sent."""
     return {
-        **document_of(letter.message),
+        **message_document(letter.message),
         "retries": letter.message.times_delivered,
         "resent": letter.resent,
         "undecodable": letter.undecodable or None,

@@ -11,7 +11,7 @@ import typer
 
 from cli.group.why import Trace
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
-from model.counted import counted
+from model.counted import plural
 from model.errors import QueryNotFound
 from model.names import is_retry_topic
 from process.output import document, print_json, print_line, print_note, print_table
@@ -62,7 +62,7 @@ def history(
 
 
 async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tuple[list[Rebalance], MissingTrace]:
-    from cli.trace.events import Skipped, feed_trace, print_clocks
+    from cli.trace.events import SkippedLines, feed_trace, print_clocks
     from traces.figures.records import Rebalance
     from traces.figures.trace import TraceFigures
 
@@ -72,7 +72,7 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tupl
     def take(event: Event) -> None:
         rows.extend(row for row in figures.feed(event) if isinstance(row, Rebalance))
 
-    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
+    missing = await feed_trace(traces, name_servers, take, SkippedLines(), print_clocks)
     rows += [row for row in figures.finish() if isinstance(row, Rebalance)]
     if group not in figures.groups:
         raise QueryNotFound(f"the trace has no event of group {group}" + (f", but {missing}" if missing else ""))
@@ -81,21 +81,21 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tupl
 
 def print_rebalances(rows: list[Rebalance]) -> None:
     """Print a row for each rebalance."""
-    from traces.why.words import because, clock, time_of
+    from traces.why.words import clock, describe_cause, format_span
 
     print_table(
         ["time (UTC)", "because", "passes by", ">members", ">moves", ">needed", ">took", ">no owner", ">two owners"],
         [
             (
                 clock(row.began_ms),
-                because(row),
+                describe_cause(row),
                 row.trigger.replace("+", " "),
                 row.members if row.members >= 0 else None,
                 row.moves,
                 row.needed,
-                time_of(row.balance_ms),
-                time_of(row.orphan_ms),
-                time_of(row.double_ms),
+                format_span(row.balance_ms),
+                format_span(row.orphan_ms),
+                format_span(row.double_ms),
             )
             for row in rows
         ],
@@ -104,9 +104,9 @@ def print_rebalances(rows: list[Rebalance]) -> None:
 
 
 def _document(row: Rebalance) -> dict[str, object]:
-    from traces.why.words import because
+    from traces.why.words import describe_cause
 
-    return {**document(row), "because": because(row), "balance_ms": row.balance_ms}
+    return {**document(row), "because": describe_cause(row), "balance_ms": row.balance_ms}
 
 
 def watch(
@@ -128,7 +128,7 @@ def watch(
         from client.admin.admin import Admin
 
         async with Admin(namesrv) as admin:
-            async for move in watched(admin, group, time.time() * 1000 - CAUSES_MS, print_note):
+            async for move in watch_moves(admin, group, time.time() * 1000 - CAUSES_MS, print_note):
                 if json:
                     from cli.group.why import move_document
 
@@ -139,7 +139,9 @@ def watch(
     run(main, endless=True)
 
 
-async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str], object]) -> AsyncIterator[QueueMove]:
+async def watch_moves(
+    admin: Admin, group: str, since_ms: float, say: Callable[[str], object]
+) -> AsyncIterator[QueueMove]:
     """The moves of a group from now on; their causes are searched since the given time.
 
     Raises:
@@ -156,7 +158,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
     await check_trace(admin)
     info = await admin.group(group)
     queues = [row for row in info.queues if not is_retry_topic(row.queue.topic)]
-    say(f"watching {group}: {counted(len(info.members), 'member')}, {counted(len(queues), 'queue')}")
+    say(f"watching {group}: {plural(len(info.members), 'member')}, {plural(len(queues), 'queue')}")
     tracker = MoveTracker(group)
     for row in queues:
         if row.owner is not None:
@@ -174,6 +176,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
 
 def move_line(move: QueueMove) -> str:
     """A move in one line."""
-    from traces.why.words import clock, move_text, time_of
+    from traces.why.words import clock, format_span, move_text
 
-    return f"{clock(move.began_ms)}  {move_text(move)} It took {time_of(move.took_ms)}, {time_of(move.gap_ms)} unread."
+    took, unread = format_span(move.took_ms), format_span(move.gap_ms)
+    return f"{clock(move.began_ms)}  {move_text(move)} It took {took}, {unread} unread."

@@ -98,10 +98,14 @@ async def set_and_show(
         return info, [], 0
     await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=-1 if share is None else share)
     members = (await admin.group(group)).members
-    return await admin.assignment(group), [each.client_id for each in members if by_itself(each)], len(members)
+    return (
+        await admin.assignment(group),
+        [each.client_id for each in members if computes_own_queues(each)],
+        len(members),
+    )
 
 
-def by_itself(member: GroupMemberInfo) -> bool:
+def computes_own_queues(member: GroupMemberInfo) -> bool:
     """Whether a member computes its queues itself, so that no request mode reaches it."""
     from client.allocate.strategy import AssignedByBroker
 

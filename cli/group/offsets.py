@@ -48,7 +48,7 @@ def export(
     """
     info = ask_cluster(namesrv, lambda admin: admin.group(group))
     with exit_with_error():
-        print_json(document_of(info))
+        print_json(offsets_document(info))
 
 
 def import_(
@@ -74,7 +74,7 @@ def import_(
     Example: rlab group import billing.json --dry-run
     """
     with exit_with_error():
-        name, offsets = offsets_of(file)
+        name, offsets = read_offsets(file)
         target = check_group(group or name)
 
     async def resets(admin: Admin) -> tuple[QueueReset, ...]:
@@ -89,7 +89,7 @@ def import_(
     print_resets(ask_cluster(namesrv, resets), dry_run=dry_run, as_json=json)
 
 
-def document_of(info: GroupInfo) -> dict[str, Any]:
+def offsets_document(info: GroupInfo) -> dict[str, Any]:
     """The document of a group's offsets.
 
     Raises:
@@ -101,7 +101,7 @@ def document_of(info: GroupInfo) -> dict[str, Any]:
     return {"format": _FORMAT, "group": info.group, "offsets": rows}
 
 
-def offsets_of(file: Path) -> tuple[str, dict[tuple[str, int], list[MessageQueue]]]:
+def read_offsets(file: Path) -> tuple[str, dict[tuple[str, int], list[MessageQueue]]]:
     """Read a file; returns its group, and the queues by topic and offset.
 
     Raises:

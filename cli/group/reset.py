@@ -61,7 +61,7 @@ def reset(
     Example: rlab group reset billing orders --to 1h
     """
     target = parse_reset_target(to, to_offset, shift, named_queues=bool(queue))
-    queues = [queue_of(topic, text) for text in queue] if queue else None
+    queues = [parse_queue(topic, text) for text in queue] if queue else None
     age = None if to is None else age_ms(to)
 
     async def change(admin: Admin) -> tuple[QueueReset, ...]:
@@ -99,10 +99,10 @@ def parse_reset_target(to: str | None, to_offset: int | None, shift: int | None,
 def _named(text: str) -> ResetTo:
     if text in ("earliest", "latest"):
         return ResetTo.earliest() if text == "earliest" else ResetTo.latest()
-    return ResetTo.time(time_of(text))
+    return ResetTo.time(parse_time(text))
 
 
-def time_of(text: str) -> int:
+def parse_time(text: str) -> int:
     """Read a time; returns its milliseconds since 1970.
 
     Raises:
@@ -121,7 +121,7 @@ def time_of(text: str) -> int:
         ) from error
 
 
-def queue_of(topic: str, text: str) -> MessageQueue:
+def parse_queue(topic: str, text: str) -> MessageQueue:
     """Read `broker:id`, or `topic@broker:id` as other commands print it.
 
     Raises:

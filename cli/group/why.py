@@ -10,7 +10,7 @@ import typer
 
 from cli.ask import ask_cluster
 from cli.complete import groups, topics
-from cli.group.reset import queue_of
+from cli.group.reset import parse_queue
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import QueryNotFound
@@ -82,7 +82,7 @@ def why(
         topic, _, queue = topic.partition("@")  # as tables name it
     if not topic or not queue:
         raise typer.BadParameter("name a queue as TOPIC BROKER:ID or TOPIC@BROKER:ID, or a message with --message")
-    wanted = queue_of(topic, queue)
+    wanted = parse_queue(topic, queue)
     moves, missing = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
     if json:
         print_json({"moves": [move_document(move) for move in moves], "missing": str(missing)})
@@ -117,7 +117,7 @@ async def _last_moves(
         QueryNotFound: the trace has no move of it.
         RlabError: see `feed_trace`.
     """
-    from cli.trace.events import Skipped, feed_trace, print_clocks
+    from cli.trace.events import SkippedLines, feed_trace, print_clocks
     from model.events import Event
     from traces.why.moves import MoveTracker
 
@@ -137,7 +137,7 @@ async def _last_moves(
                     tracker.process(earlier)
             tracker.process(event)
 
-    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
+    missing = await feed_trace(traces, name_servers, take, SkippedLines(), print_clocks)
     for tracker in trackers.values():
         tracker.finish()
     moves = [move for tracker in trackers.values() if (move := tracker.last(queue)) is not None]
@@ -157,7 +157,7 @@ def _missing_clause(missing: MissingTrace) -> str:
 
 def print_move(move: QueueMove) -> None:
     """Print the waterfall of a move."""
-    from traces.why.words import clock, move_text, stage_text, time_of
+    from traces.why.words import clock, format_span, move_text, stage_text
 
     print_line(f"group {move.group}: {move_text(move)}")
     at_ms, rows = 0.0, []
@@ -166,17 +166,24 @@ def print_move(move: QueueMove) -> None:
         at_ms += stage.took_ms
         bar = "█" * round(24 * stage.took_ms / longest) if longest else ""
         rows.append(
-            (clock(stage.event.t_ms), time_of(at_ms), time_of(stage.took_ms), stage.step.value, stage_text(stage), bar)
+            (
+                clock(stage.event.t_ms),
+                format_span(at_ms),
+                format_span(stage.took_ms),
+                stage.step.value,
+                stage_text(stage),
+                bar,
+            )
         )
     print_table(["time (UTC)", ">after", ">took", "stage", "what happened", ""], rows)
-    print_line(f"in all {time_of(move.took_ms)}; the queue was not read for {time_of(move.gap_ms)}")
+    print_line(f"in all {format_span(move.took_ms)}; the queue was not read for {format_span(move.gap_ms)}")
     if move.missing:
         print_line(f"not in the trace: {', '.join(move.missing)}")
 
 
 def move_document(move: QueueMove) -> dict[str, object]:
     """The JSON document of a move."""
-    from traces.why.words import happened, stage_text
+    from traces.why.words import describe_change, stage_text
 
     return {
         "group": move.group,
@@ -184,7 +191,7 @@ def move_document(move: QueueMove) -> dict[str, object]:
         "owner": move.owner,
         "from": move.from_client,
         "cause": None if move.root is None else move.root.id,
-        "because": happened(move.root),
+        "because": describe_change(move.root),
         "learned": move.learned.name.lower(),
         "took_ms": round(move.took_ms, 3),
         "gap_ms": round(move.gap_ms, 3),
@@ -214,7 +221,7 @@ async def _histories(
         QueryNotFound: the trace has no event of a group about these places.
         RlabError: see `feed_trace`.
     """
-    from cli.trace.events import Skipped, feed_trace, print_clocks
+    from cli.trace.events import SkippedLines, feed_trace, print_clocks
     from model.events import Event
     from traces.why.messages import MessageTracker
 
@@ -238,7 +245,7 @@ async def _histories(
                         trackers[key].process(earlier)
                 trackers[key].process(event)
 
-    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
+    missing = await feed_trace(traces, name_servers, take, SkippedLines(), print_clocks)
     if not trackers:
         where = ", ".join(str(queue) for queue, _ in places)
         of_group = f"group {group}" if group else "a group"

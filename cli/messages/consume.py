@@ -26,7 +26,7 @@ from cli.options import (
     switch,
 )
 from model.assignment import BROKER_STRATEGY, AssignedBy
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, QueryNotFound, UsageError
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
@@ -138,7 +138,7 @@ def consume(
 
     Example: rlab consume prices --group caches --broadcast $HOSTNAME
     """
-    consume_from, timestamp_ms = start_of(start)
+    consume_from, timestamp_ms = parse_start(start)
     options = {
         "consume_from": consume_from,
         "consume_timestamp_ms": timestamp_ms,
@@ -148,11 +148,11 @@ def consume(
         "dialect": dialect,
         **broadcast_options(broadcast, offsets_dir),
     }
-    consuming = Consuming(topic, wanted(tags, sql), count=count, timeout_s=timeout, as_json=json)
+    consuming = Consuming(topic, filter_expression(tags, sql), count=count, timeout_s=timeout, as_json=json)
     run(lambda: consuming.run(namesrv, group, strategy, wait=wait, **options), endless=True, verbose=verbose)
 
 
-def wanted(tags: str, sql: str | None) -> Expression:
+def filter_expression(tags: str, sql: str | None) -> Expression:
     """The expression for --tags and --filter.
 
     Raises:
@@ -182,7 +182,7 @@ def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, A
     return {"model": MessageModel.BROADCASTING, "instance_name": name, **folder}
 
 
-def start_of(text: str) -> tuple[ConsumeFrom, int]:
+def parse_start(text: str) -> tuple[ConsumeFrom, int]:
     """Read --from: the policy, and for a time its milliseconds since 1970.
 
     Raises:
@@ -256,7 +256,7 @@ class Consuming:
             raise self._write_error
         if self._count is not None and self._received < self._count:
             raise QueryNotFound(
-                f"received {self._received} of {counted(self._count, 'message')} in {self._timeout_s:g} s"
+                f"received {self._received} of {plural(self._count, 'message')} in {self._timeout_s:g} s"
             )
 
     async def _on_messages(self, messages: Sequence[MessageExt]) -> None:
@@ -277,10 +277,10 @@ class Consuming:
     def _line(self, message: MessageExt) -> bytes:
         if not self._as_json:
             return message.body + b"\n"
-        return jsonlib.dumps(document_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        return jsonlib.dumps(message_document(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def document_of(message: MessageExt) -> dict[str, object]:
+def message_document(message: MessageExt) -> dict[str, object]:
     """The JSON document of a message."""
     try:
         body = {"body": message.body.decode("utf-8")}

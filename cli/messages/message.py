@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_cluster
-from cli.messages.consume import document_of
+from cli.messages.consume import message_document
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
 from model.limits import MAX_LOOKUP_MESSAGES
 from process.output import local_time, one_line, preview, print_error, print_json, print_line, print_note, print_table
@@ -162,7 +162,7 @@ def found_document(found: FoundMessages) -> dict[str, object]:
     return {
         "messages": [
             {
-                **document_of(each.message),
+                **message_document(each.message),
                 "times_delivered": each.message.times_delivered,
                 "due_ms": each.due_ms,
                 "undecodable": each.undecodable or None,

@@ -14,7 +14,7 @@ import typer
 
 from cli.complete import topics
 from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, RlabError, SystemError_, TopicNotExist, UsageError
 from model.limits import MAX_BODY_BYTES
 from model.message import MESSAGE_GROUP, Message
@@ -85,7 +85,7 @@ def produce(
     async def main() -> None:
         from client import Producer
 
-        with opened(file, count) as fd:
+        with open_input(file, count) as fd:
             async with Producer(namesrv, group=group, dialect=dialect) as producer:
                 is_new, fifo = await _state(namesrv, topic, dialect)
                 sending = Sending(
@@ -120,7 +120,7 @@ def _compiled(regex: str) -> re.Pattern[bytes]:
 
 
 @contextmanager
-def opened(path: Path | None, count: int | None) -> Iterator[int | None]:
+def open_input(path: Path | None, count: int | None) -> Iterator[int | None]:
     """The file descriptor to read lines from; None when messages are generated."""
     if path is None and count is not None:
         yield None
@@ -174,7 +174,7 @@ class Sending:
             text = f"sent {self._sent}, failed {self._failed}, in {seconds:.2f} s"
             print_outcome(counts, text, as_json=as_json)
         if self._failed:
-            failed = counted(self._failed, "message")
+            failed = plural(self._failed, "message")
             raise SystemError_(f"{failed} could not be sent; the last one: {self._last_error}")
 
     def _progress(self) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from model.counted import counted
+from model.counted import plural
 from process.output import print_json, print_line, print_note, print_table
 
 app = typer.Typer(help="List and show producer groups and their open transactions.", no_args_is_help=True)
@@ -41,7 +41,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
     for each in groups:
         if each.waiting:
             print_note(
-                f"note: {counted(each.waiting, 'transaction', 'waits', 'wait')} for a producer of {each.group} that "
+                f"note: {plural(each.waiting, 'transaction', 'waits', 'wait')} for a producer of {each.group} that "
                 "answers checks: start one"
             )
 
@@ -62,7 +62,7 @@ def show(
         transactions = [each._asdict() for each in info.transactions]
         print_json({**asdict(info), "transactions": transactions})
         return
-    members, open_now = counted(len(info.members), "member"), counted(info.open, "open transaction")
+    members, open_now = plural(len(info.members), "member"), plural(info.open, "open transaction")
     print_line(f"producer group {info.group}: {members}, {open_now}")
     if info.members:
         print_table(

@@ -20,7 +20,7 @@ from cli.options import (
     confirm,
     switch,
 )
-from model.counted import counted
+from model.counted import plural
 from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.message_queue import MessageQueue
@@ -151,7 +151,7 @@ def show(
                 (
                     info.name,
                     queue_id,
-                    use_of(found.config, queue_id),
+                    permission_text(found.config, queue_id),
                     held.min_offset,
                     held.max_offset,
                     held.max_offset - held.min_offset,
@@ -170,9 +170,9 @@ def show(
     print_table(heads, rows, title=f"topic {topic}{_types_text(route)}")
     lost = sum(row[6] for row in rows)
     more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
-    print_line(f"{counted(sum(row[5] for row in rows), 'message')} in {counted(len(rows), 'queue')}{more}")
+    print_line(f"{plural(sum(row[5] for row in rows), 'message')} in {plural(len(rows), 'queue')}{more}")
     for each in away:
-        print_line(f"{counted(len(each.queues_of(topic)), 'queue', 'is', 'are')} away: {each}")
+        print_line(f"{plural(len(each.queues_of(topic)), 'queue', 'is', 'are')} away: {each}")
 
 
 @app.command()
@@ -246,7 +246,7 @@ def _is_internal(topic: str) -> bool:
     return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-def use_of(config: TopicConfig, queue_id: int) -> str:
+def permission_text(config: TopicConfig, queue_id: int) -> str:
     """Permissions of a queue of a topic: `rw`, `r-`, `-w` or `--`."""
     return ("r" if queue_id < config.read_queue_nums else "-") + ("w" if queue_id < config.write_queue_nums else "-")
 

@@ -53,7 +53,7 @@ Insecure = Annotated[
 ]
 
 
-def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | None:
+def read_access(access: Path | None, listen: str, insecure: bool) -> AccessFile | None:
     """The access file of a server.
 
     Raises:
@@ -72,7 +72,7 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
     return AccessFile(access)
 
 
-def http_key_for(
+def read_http_port_key(
     listen: str | None, insecure: bool, option: str = "--listen", *, certificates: bool = False
 ) -> Key | None:
     """The key of an HTTP port, from RLAB_HTTP_KEY_FILE or RLAB_HTTP_KEY; None if neither is set, or without a port.
@@ -86,11 +86,11 @@ def http_key_for(
     Raises:
         ConfigError: the port would be open to a network without a key or a certificate.
     """
-    from remoting.security.login import http_key_of
+    from remoting.security.login import read_http_key
 
     if listen is None:
         return None
-    key = http_key_of()
+    key = read_http_key()
     if key is None and not insecure and not certificates and not is_loopback(parse_address(listen)[0]):
         raise ConfigError(
             f"{option} {listen}: everyone who reaches this address could read its pages. Name a key file in "
@@ -100,7 +100,7 @@ def http_key_for(
     return key
 
 
-def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+def read_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
     """The certificates of a server.
 
     Raises:
@@ -157,5 +157,7 @@ def secured(
         ConfigError: a file is missing, options exclude each other, or the server would be open to a network.
     """
     return Secured(
-        access_of(access, listen, insecure), tls_of(tls_cert, tls_key, tls_client_ca), grpc_tls_of(grpc_tls, tls_cert)
+        read_access(access, listen, insecure),
+        read_tls(tls_cert, tls_key, tls_client_ca),
+        grpc_tls_of(grpc_tls, tls_cert),
     )

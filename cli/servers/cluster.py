@@ -103,7 +103,7 @@ def cluster(
             async with children(commands.items(), start) as name_servers:
                 [name_server] = name_servers
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
-                for n, (name, own) in enumerate(servers_of(brokers, copies).items(), 1):
+                for n, (name, own) in enumerate(server_options(brokers, copies).items(), 1):
                     ports = (*listen_flags(port, n), *metrics_flags(metrics, n))
                     commands[name] = _broker_command(f"{directory}/{name}", *own, *flags, *ports, *DAEMON)
                 of_brokers = list(commands.items())[1:]
@@ -171,7 +171,7 @@ def _ending(child: Child) -> str:
     return f"{child.name} ended by itself (exit code {child.process.returncode})"
 
 
-def servers_of(brokers: int, copies: int) -> dict[str, list[str]]:
+def server_options(brokers: int, copies: int) -> dict[str, list[str]]:
     """The processes of this many brokers, each with the options that name it; those that make a set come first."""
     names = [broker_name(index) for index in range(brokers)]
     if copies == 1:

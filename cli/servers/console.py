@@ -8,7 +8,7 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
-from cli.security.options import Insecure, TlsCert, TlsClientCa, TlsKey, http_key_for, tls_of
+from cli.security.options import Insecure, TlsCert, TlsClientCa, TlsKey, read_http_port_key, read_tls
 from cli.servers.options import ExitWithStdin, Log
 from process.output import print_note, print_outcome
 from process.runtime import run, wait_for_eof
@@ -56,8 +56,8 @@ def console(
             listen=listen,
             allow_changes=allow_changes,
             allow_hosts=tuple(allow_host or ()),
-            tls=tls_of(tls_cert, tls_key, tls_client_ca),
-            key=http_key_for(listen, insecure, certificates=tls_client_ca is not None),
+            tls=read_tls(tls_cert, tls_key, tls_client_ca),
+            key=read_http_port_key(listen, insecure, certificates=tls_client_ca is not None),
         )
         if insecure and options.key is None and not is_loopback(parse_address(listen)[0]):
             print_note(f"note: everyone who reaches {listen} can read every message of this cluster on the page")

@@ -22,7 +22,7 @@ from cli.security.options import (
     TlsCert,
     TlsClientCa,
     TlsKey,
-    http_key_for,
+    read_http_port_key,
     secured,
 )
 from cli.servers.console import console
@@ -31,7 +31,7 @@ from cli.servers.copies.handover import handover
 from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaLease, ReplicaOf, SetAcks, SetElect
 from cli.servers.copies.replicas import replicas
 from cli.servers.copies.salvage import salvage
-from cli.servers.copies.serving import ReplicaOrders, announced, replica_config
+from cli.servers.copies.serving import ReplicaOrders, announcement_fields, replica_config
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
@@ -62,9 +62,9 @@ from cli.servers.options import (
     TransactionKeep,
     TransactionMaxChecks,
     TransactionTimeout,
-    retention_of,
-    store_of,
-    transactions_of,
+    make_retention,
+    make_store_options,
+    make_transaction_options,
 )
 from cli.servers.trace_file import TraceFile
 from cli.servers.upkeep.backup import dump, restore
@@ -151,7 +151,7 @@ def namesrv(
     from namesrv.faults import NameServerFaults
 
     async def main() -> None:
-        key = http_key_for(metrics, insecure, "--metrics")
+        key = read_http_port_key(metrics, insecure, "--metrics")
         settings = NameServerConfig(
             listen=listen,
             name=name,
@@ -241,9 +241,9 @@ def broker(
             flush=flush,
             recover_topics=recover_topics,
             rocketmq=rocketmq,
-            retention=retention_of(retain_age, retain_size, retain_size_max),
-            store=store_of(segment_size, segment_age),
-            transactions=transactions_of(*transaction_options),
+            retention=make_retention(retain_age, retain_size, retain_size_max),
+            store=make_store_options(segment_size, segment_age),
+            transactions=make_transaction_options(*transaction_options),
             **secured(access, listen, insecure, tls_cert, tls_key, tls_client_ca, grpc_tls)._asdict(),
             trace=trace_topic,
             quirks=frozenset(quirk or ()),
@@ -273,14 +273,17 @@ async def _serve(
     given.check()
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         sink = None if trace_file is None else trace_file.write
-        key, fit = http_key_for(metrics, insecure, "--metrics"), connections_within_limits(http=metrics is not None)
+        key, fit = (
+            read_http_port_key(metrics, insecure, "--metrics"),
+            connections_within_limits(http=metrics is not None),
+        )
         config = replace(made(), event_sink=sink, **fit._asdict())
         given.check_quirks(config.quirks)
         if given.any:
-            async with flushed(trace_file):
+            async with flush_regularly(trace_file):
                 await _serve_replica(given, config, metrics, key, as_json, exit_with_stdin)
             return
-        async with watched_broker(config, metrics, key) as (running, shown_at), flushed(trace_file):
+        async with watched_broker(config, metrics, key) as (running, shown_at), flush_regularly(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
@@ -307,7 +310,7 @@ async def _serve_replica(
             as_json=as_json,
             is_open=broker.access is None,
             metrics=shown_at,
-            **announced(replica),
+            **announcement_fields(replica),
         )
         await (ReplicaOrders(replica, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
 
@@ -352,7 +355,7 @@ def announce(
 
 
 @asynccontextmanager
-async def flushed(file: TraceFile | None) -> AsyncIterator[None]:
+async def flush_regularly(file: TraceFile | None) -> AsyncIterator[None]:
     """Flush a trace file regularly while the block runs. Cancellation: harmless; closing the file flushes it."""
     async with background_tasks() as tasks:
         if file is not None:

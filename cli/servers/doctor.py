@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from model.counted import counted
+from model.counted import plural
 from process.output import print_json, print_line, print_note
 from process.runtime import FAILED, run
 
@@ -39,8 +39,8 @@ def doctor(
         return (
             diagnose(snapshot),
             (
-                f"{counted(len(snapshot.name_servers), 'name server')}, {counted(len(snapshot.brokers), 'broker')}, "
-                f"{counted(len(snapshot.groups), 'group')} and {counted(len(snapshot.events), 'event')} of the last "
+                f"{plural(len(snapshot.name_servers), 'name server')}, {plural(len(snapshot.brokers), 'broker')}, "
+                f"{plural(len(snapshot.groups), 'group')} and {plural(len(snapshot.events), 'event')} of the last "
                 f"{'minute' if minutes == 1 else f'{minutes:g} minutes'}"
             ),
             snapshot.missing.limit,
@@ -55,7 +55,7 @@ def doctor(
             print_line(f"    evidence  {each.evidence}")
             print_line(f"    remedy    {each.remedy}")
             print_line(f"    page      docs/{each.docs}")
-        print_line(f"{counted(len(problems), 'problem') if problems else 'no problems'}; observed {observed}")
+        print_line(f"{plural(len(problems), 'problem') if problems else 'no problems'}; observed {observed}")
         if limit:
             print_note(f"note: {limit}")
     if problems:

@@ -12,7 +12,7 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
-from cli.security.options import Insecure, http_key_for
+from cli.security.options import Insecure, read_http_port_key
 from cli.servers.options import ExitWithStdin, Log
 from process.output import print_outcome
 from process.runtime import run, wait_for_eof
@@ -54,11 +54,11 @@ def exporter(
 
         from client.config import wall_clock_ms
         from metrics.endpoint import serve_metrics
-        from metrics.exporter import counts_in, follow_trace
+        from metrics.exporter import follow_trace, make_counts
 
-        key = http_key_for(listen, insecure)
+        key = read_http_port_key(listen, insecure)
         registry = CollectorRegistry()
-        counts = counts_in(registry)
+        counts = make_counts(registry)
         since_ms = None if since is Since.EARLIEST else wall_clock_ms()
         async with background_tasks() as tasks, serve_metrics(listen, registry, key=key) as address:
             tasks.start_soon(lambda: follow_trace(namesrv, counts, since_ms=since_ms))

@@ -104,7 +104,7 @@ TransactionKeep = Annotated[
 ]
 
 
-def retention_of(age: str, size: str, size_max: str) -> RetentionOptions:
+def make_retention(age: str, size: str, size_max: str) -> RetentionOptions:
     """Make the retention options from the flags.
 
     Raises:
@@ -113,13 +113,13 @@ def retention_of(age: str, size: str, size_max: str) -> RetentionOptions:
     from broker.retention.plan import RetentionOptions
 
     return RetentionOptions(
-        retain_ms=milliseconds_of("--retain-age", age),
-        retain_bytes=bytes_of("--retain-size", size),
-        retain_bytes_max=bytes_of("--retain-size-max", size_max),
+        retain_ms=parse_milliseconds("--retain-age", age),
+        retain_bytes=parse_bytes("--retain-size", size),
+        retain_bytes_max=parse_bytes("--retain-size-max", size_max),
     )
 
 
-def store_of(segment_size: str, segment_age: str) -> StoreOptions:
+def make_store_options(segment_size: str, segment_age: str) -> StoreOptions:
     """Make the store options from the flags.
 
     Raises:
@@ -127,8 +127,8 @@ def store_of(segment_size: str, segment_age: str) -> StoreOptions:
     """
     from broker.store.disk.options import StoreOptions
 
-    size = bytes_of("--segment-size", segment_size)
-    age_ms = milliseconds_of("--segment-age", segment_age)
+    size = parse_bytes("--segment-size", segment_size)
+    age_ms = parse_milliseconds("--segment-age", segment_age)
     if size is None or age_ms is None:
         raise ConfigError(
             f"--segment-size and --segment-age cannot be {UNLIMITED}: a crash costs the scan of a segment"
@@ -139,7 +139,9 @@ def store_of(segment_size: str, segment_age: str) -> StoreOptions:
         raise ConfigError(f"--segment-size {segment_size} --segment-age {segment_age}: {error}") from error
 
 
-def transactions_of(timeout_s: float, check_interval_s: float, max_checks: int, keep_h: float) -> TransactionOptions:
+def make_transaction_options(
+    timeout_s: float, check_interval_s: float, max_checks: int, keep_h: float
+) -> TransactionOptions:
     """Make the options of transactions from the flags.
 
     Raises:
@@ -152,7 +154,7 @@ def transactions_of(timeout_s: float, check_interval_s: float, max_checks: int, 
     )
 
 
-def bytes_of(option: str, text: str) -> int | None:
+def parse_bytes(option: str, text: str) -> int | None:
     """Read a size in bytes, as `size_bytes` of `cli/options.py` does; None for "unlimited".
 
     Raises:
@@ -161,7 +163,7 @@ def bytes_of(option: str, text: str) -> int | None:
     return _or_unlimited(option, text, size_bytes, "a size such as 512MiB or 10GiB")
 
 
-def milliseconds_of(option: str, text: str) -> int | None:
+def parse_milliseconds(option: str, text: str) -> int | None:
     """Read a time in milliseconds, as `age_ms` of `cli/options.py` does; None for "unlimited".
 
     Raises:

@@ -145,7 +145,7 @@ def _print(result: DemoResult, *, as_json: bool) -> None:
 
 def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     """Make the report of the finished run, and print its path."""
-    from cli.trace.make_report import make_report, page_of
+    from cli.trace.make_report import make_report, page_path
     from model.errors import RlabError
 
     try:
@@ -153,7 +153,7 @@ def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     except RlabError as error:
         print_error(f"no report: {error}")
         raise typer.Exit(FAILED) from None
-    (print_note if as_json else print_line)(f"Cost of each rebalance: {page_of(directory)}")
+    (print_note if as_json else print_line)(f"Cost of each rebalance: {page_path(directory)}")
 
 
 class _LogToNotes(logging.Handler):

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from cli.complete import beginning
+from cli.complete import with_prefix
 from cli.options import Config, Json
 from model.errors import ConfigError
 from process.output import print_json, print_line, print_table
@@ -25,7 +25,7 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "target")
 
 
 def _completed(incomplete: str) -> list[str]:
-    return beginning(incomplete, [each.name for each in _examples()])
+    return with_prefix(incomplete, [each.name for each in _examples()])
 
 
 Names = Annotated[

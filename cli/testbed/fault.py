@@ -55,13 +55,13 @@ def fault(
                 "say where the control plane is: --control and --token, or RLAB_FAULT_CONTROL and RLAB_FAULT_TOKEN, "
                 "as rlab cluster --control 0 prints them"
             )
-        document, is_good = ask(control, token, *request_of(verb, words or []))
+        document, is_good = ask(control, token, *fault_request(verb, words or []))
         print_json(document)
     if not is_good:
         raise typer.Exit(FAILED)
 
 
-def request_of(verb: str, words: list[str]) -> tuple[str, str, dict[str, Any] | None]:
+def fault_request(verb: str, words: list[str]) -> tuple[str, str, dict[str, Any] | None]:
     """The method, the path and the body of the request that a command line describes.
 
     Raises:

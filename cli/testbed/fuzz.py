@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, RlabError
 from process.output import print_note, print_outcome
 from process.runtime import run
-from remoting.security.login import key_of
+from remoting.security.login import read_own_key
 
 if TYPE_CHECKING:
     from testbed.fuzz.run import FuzzReport
@@ -78,7 +78,7 @@ def fuzz(
             connections=connections,
             protocol=Protocol.GRPC if grpc else Protocol.ROCKETMQ if rocketmq else Protocol.RLAB,
             pid=pid,
-            key=key_of(),
+            key=read_own_key(),
         )
         report = await (fuzz_http if http else fuzz_server)(server, plan)
         _show(report, as_json=json)
@@ -89,7 +89,7 @@ def fuzz(
 def _show(report: FuzzReport, *, as_json: bool) -> None:
     """Print a report. Raises: FuzzFailed."""
     line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
-    over = f"{counted(report.commands, 'command')} over {counted(report.connections, 'connection')}"
+    over = f"{plural(report.commands, 'command')} over {plural(report.connections, 'connection')}"
     text = f"{over}, {len(report.found)} found"
     for name, levels in report.levels.items():
         text += f", {name} {' '.join(f'{level:g}' for level in levels)}"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.complete import beginning
+from cli.complete import with_prefix
 from cli.options import Config, Json, Yes, confirm
 from model.errors import ConfigError
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import FAILED, exit_with_error
-from testbed.runs.lesson import Lesson, changed_too_much, lesson_of, template_of, too_many_moves, wrong_answers
+from testbed.runs.lesson import Lesson, changed_too_much, make_template, parse_lesson, too_many_moves, wrong_answers
 
 if TYPE_CHECKING:
     from model.events import Event
@@ -29,7 +29,7 @@ PAGE, PROGRAMME, ANSWERS, TRACE, LAB = "README.md", "programme.toml", "answers.t
 
 def complete_lesson(incomplete: str) -> list[str]:
     """The lessons whose names begin so, for completion."""
-    return beginning(incomplete, sorted(path.parent.name for path in SHIPPED.glob(f"*/{LAB}")))
+    return with_prefix(incomplete, sorted(path.parent.name for path in SHIPPED.glob(f"*/{LAB}")))
 
 
 LessonName = Annotated[
@@ -150,7 +150,7 @@ def _begin(labs: Path, lesson: Lesson, folder: Path) -> None:
     text = _read(labs / lesson.name / PAGE).replace("](../../", f"]({pages}/")
     (folder / PAGE).write_text(text, encoding="utf-8")
     if lesson.asks:
-        (folder / ANSWERS).write_text(template_of(lesson), encoding="utf-8")
+        (folder / ANSWERS).write_text(make_template(lesson), encoding="utf-8")
     _run(_read(folder / PROGRAMME), folder / TRACE)
 
 
@@ -165,13 +165,13 @@ def _run(text: str, trace: Path) -> tuple[Outcome, int]:
 
     from model.event_log import encode_events
     from testbed.simulation.engine.run import run_programme
-    from testbed.simulation.engine.text import programme_of
+    from testbed.simulation.engine.text import parse_programme
     from traces.figures.trace import TraceFigures
 
     logging.disable(logging.ERROR)  # clients log the effects of the faults all the time
     events: list[Event] = []
     try:
-        outcome = run_programme(programme_of(text), watch=events.append)
+        outcome = run_programme(parse_programme(text), watch=events.append)
     finally:
         logging.disable(logging.NOTSET)
     trace.write_bytes(encode_events(events))
@@ -185,7 +185,7 @@ def _lessons(labs: Path) -> list[Lesson]:
     folders = sorted(path.parent for path in labs.glob(f"*/{LAB}"))
     if not folders:
         raise ConfigError(f"{labs} has no lessons: a lesson is a folder with {LAB}, {PROGRAMME} and {PAGE}")
-    return [lesson_of(folder.name, _read(folder / LAB)) for folder in folders]
+    return [parse_lesson(folder.name, _read(folder / LAB)) for folder in folders]
 
 
 def _lesson(labs: Path, wanted: str) -> Lesson:

@@ -116,9 +116,9 @@ def sim(
                 f"--events {events} is a file; for several seeds name a folder, which gets a file for each"
             )
         if show:
-            from testbed.simulation.engine.text import text_of
+            from testbed.simulation.engine.text import write_programme
 
-            print_line(text_of(first).rstrip())
+            print_line(write_programme(first).rstrip())
             return
         if not verbose:
             logging.disable(logging.CRITICAL)  # clients and brokers log every fault
@@ -149,7 +149,7 @@ def _cases(
     """The cases that the options select. Raises ConfigError for an unknown kind, and for a bad file."""
     from testbed.simulation.engine.draw import ALL_KINDS
     from testbed.simulation.engine.sweep import Case
-    from testbed.simulation.engine.text import programme_of
+    from testbed.simulation.engine.text import parse_programme
 
     if kind and kind not in ALL_KINDS:
         raise ConfigError(f"no kind {kind!r}; there are {', '.join(ALL_KINDS)}")
@@ -159,7 +159,7 @@ def _cases(
             raise ConfigError("--kind is for drawn programmes; leave it out, or the file")
         try:
             text = file.read_text(encoding="utf-8")
-            read = programme_of(text)
+            read = parse_programme(text)
         except FileNotFoundError:
             raise ConfigError(f"there is no programme {file}") from None
         except UnicodeDecodeError:

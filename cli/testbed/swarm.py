@@ -12,7 +12,7 @@ import typer
 
 from cli.complete import strategies
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError
 from process.output import document, print_json, print_line, print_note, print_verdict
 from process.runtime import FAILED, exit_with_error, run
@@ -171,11 +171,11 @@ async def _run_swarm(options: SwarmRunOptions, elsewhere: OpenParts | None, *, a
 def converged_line(convergence: Convergence, *, pulls: bool = True) -> str:
     """A convergence in a line; without queues to own, the number of members."""
     if not pulls:
-        return f"{convergence.what}: {counted(convergence.members, 'member')}"
+        return f"{convergence.what}: {plural(convergence.members, 'member')}"
     elapsed = "never" if convergence.converged_ms is None else f"{convergence.converged_ms:,.0f} ms"
     return (
-        f"{convergence.what}: converged in {elapsed}, {counted(convergence.moves, 'queue')} moved "
-        f"({convergence.needed} needed), {counted(convergence.members, 'member')}"
+        f"{convergence.what}: converged in {elapsed}, {plural(convergence.moves, 'queue')} moved "
+        f"({convergence.needed} needed), {plural(convergence.members, 'member')}"
     ) + (f" ({convergence.trigger})" if convergence.trigger else "")
 
 
@@ -183,8 +183,8 @@ def status_line(summary: SwarmSummary, *, pulls: bool = True) -> str:
     """The counters of messages in a line."""
     return (
         f"sent {summary.sent:,}, received {summary.received_unique:,}, lag {summary.lost:,}, "
-        f"duplicates {summary.duplicates:,}, {counted(summary.consumers, 'consumer')}"
-    ) + (f", {counted(summary.queues, 'queue')}" if pulls else "")
+        f"duplicates {summary.duplicates:,}, {plural(summary.consumers, 'consumer')}"
+    ) + (f", {plural(summary.queues, 'queue')}" if pulls else "")
 
 
 def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) -> int:

@@ -70,7 +70,7 @@ def check(
     """
     from traces.check.check import HistoryCheck
     from traces.check.limits import HistoryLimits
-    from traces.check.page import page_of
+    from traces.check.page import make_page
 
     limits = HistoryLimits(
         complete=complete,
@@ -84,10 +84,10 @@ def check(
     if json:
         print_json(verdict_document(verdict))
     else:
-        print_verdict_of(verdict, limits)
+        print_verdict(verdict, limits)
     if html is not None:
         with exit_with_error():
-            _write_page(html, page_of(verdict, "rlab check"))
+            _write_page(html, make_page(verdict, "rlab check"))
         if not json:
             print_line(f"page: {html.resolve()}")
     if not verdict.ok:
@@ -116,9 +116,9 @@ def _order_of(text: str) -> tuple[str, OrderScope]:
 
 
 async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> Verdict:
-    from cli.trace.events import Skipped, feed_trace
+    from cli.trace.events import SkippedLines, feed_trace
 
-    skipped = Skipped()
+    skipped = SkippedLines()
     missing = await feed_trace(traces, name_servers, check.feed, skipped, check.use)
     if missing.limit:
         print_note(f"note: {missing.limit}")
@@ -127,15 +127,15 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
     return check.finish(missing=missing)
 
 
-def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
+def print_verdict(verdict: Verdict, limits: HistoryLimits) -> None:
     """Print a verdict: the rules, then each anomaly with its events."""
-    from traces.check.words import asked, clock_text, headline, rule_text, summary, witness_lines
+    from traces.check.words import clock_text, headline, rule_condition, rule_text, summary, witness_lines
     from traces.figures.faults import in_words
 
     print_table(
         ["answer", "rule", "asks that", ">judged", ""],
         [
-            (each.answer.value, each.rule.value, asked(each.rule), each.checked, rule_text(each))
+            (each.answer.value, each.rule.value, rule_condition(each.rule), each.checked, rule_text(each))
             for each in verdict.rules
         ],
     )

@@ -23,7 +23,7 @@ from model.message_queue import MessageQueue
 from model.missing_trace import MissingTrace, SilentBrokers
 from model.names import TRACE_TOPIC
 from process.output import print_line, print_note
-from traces.check.reading import BadLine, Sorter, events_of, in_order
+from traces.check.reading import BadLine, Sorter, in_order, parse_events
 from traces.check.words import clock_text
 from traces.figures.clocks.clocks import ClockFault, ClockReader, Clocks
 from traces.figures.clocks.live import LiveClocks
@@ -41,7 +41,7 @@ SETTLE_MS = 2_500.0
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedLines:
     """Lines of a trace that are not events."""
 
     n: int = 0
@@ -83,13 +83,13 @@ class _ReadTwice:
         if self._file is not None:
             self._file.seek(0)
             while lines := self._file.readlines(READ_BYTES):
-                yield from events_of(lines, lambda bad: None)
+                yield from parse_events(lines, lambda bad: None)
         elif not self._are_all_held and self._path is not None:
-            yield from _lines_of(self._path, Skipped())
+            yield from _lines_of(self._path, SkippedLines())
 
 
 def read_files(
-    paths: list[Path], skipped: Skipped, know: Callable[[Clocks], object] = lambda clocks: None
+    paths: list[Path], skipped: SkippedLines, know: Callable[[Clocks], object] = lambda clocks: None
 ) -> Iterator[Event]:
     """Read JSON Lines files in order, `-` is standard input; several files are one history.
 
@@ -130,10 +130,10 @@ def _merged(streams: list[Iterator[Event]]) -> Iterator[Event]:
             heads[number] = following
 
 
-def _lines_of(path: Path, skipped: Skipped) -> Iterator[Event]:
+def _lines_of(path: Path, skipped: SkippedLines) -> Iterator[Event]:
     with sys.stdin.buffer if path == STDIN else path.open("rb") as file:
         while lines := file.readlines(READ_BYTES):
-            yield from events_of(lines, skipped.take)
+            yield from parse_events(lines, skipped.take)
 
 
 async def check_trace(admin: Admin) -> None:
@@ -252,7 +252,7 @@ async def _pull_all(admin: Admin, queues: list[_TraceQueue], silent: dict[str, s
         queue.offset = following if following > queue.offset else queue.end
         for message, _ in messages:
             queue.newest_ms = max(queue.newest_ms, float(message.stored_ms))
-            for event in events_of(message.body.splitlines(), lambda bad: None):  # anybody may send to the topic
+            for event in parse_events(message.body.splitlines(), lambda bad: None):  # anybody may send to the topic
                 yield event
 
 
@@ -260,7 +260,7 @@ async def feed_trace(
     traces: list[Path],
     name_servers: str,
     take: Callable[[Event], object],
-    skipped: Skipped,
+    skipped: SkippedLines,
     know: Callable[[Clocks], object] = lambda clocks: None,
 ) -> MissingTrace:
     """Pass every event of files, or without any of the topic, to a function, in order and with right times.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
-from model.extras import adding
+from model.extras import extras_command
 from process.output import print_note
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def make_report(
         from pipeline.spark.session import SHORT_JOB, spark_session
         from pipeline.trace.source import read_files, read_topic
     except ImportError as error:
-        raise ConfigError(f"a report needs more ({error}): {adding('spark', 'spark-jdk')}") from error
+        raise ConfigError(f"a report needs more ({error}): {extras_command('spark', 'spark-jdk')}") from error
     note("Spark starts")
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
@@ -85,7 +85,7 @@ def is_short(traces: list[Path]) -> bool:
     return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
 
 
-def page_of(out: Path) -> Path:
+def page_path(out: Path) -> Path:
     """Path of the page of a report."""
     from pipeline.report.folder import PAGE
 

@@ -11,8 +11,8 @@ import typer
 from cli.ask import ask_cluster
 from cli.complete import groups
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.trace.make_report import make_report, page_of
-from model.counted import counted
+from cli.trace.make_report import make_report, page_path
+from model.counted import plural
 from model.missing_trace import NOTHING_MISSING
 from process.output import print_json, print_line, print_note
 from process.runtime import exit_with_error
@@ -122,7 +122,7 @@ def report(
             missing=str(missing),
         )
     if json:
-        print_json({"page": str(page_of(out)), **report_document(made)})
+        print_json({"page": str(page_path(out)), **report_document(made)})
     else:
         print_report(made, out)
 
@@ -147,16 +147,23 @@ def report_document(report: Report) -> dict[str, object]:
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
     from pipeline.report.data import queue_name
-    from pipeline.report.words import member_name, missed, ownerless, sentence_of_rebalance, summary, transactions
+    from pipeline.report.words import (
+        describe_missed,
+        member_name,
+        ownerless,
+        sentence_of_rebalance,
+        summary,
+        transactions,
+    )
     from traces.figures.faults import in_words
 
     for one in report.groups:
         worst = sentence_of_rebalance(one.ranking[0]) if one.ranking else None
-        print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
+        print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {describe_missed(one.missed)}".rstrip())
     for each in report.ownerless:
         print_line(f"group {each.group}: {ownerless(each)}")
         for row in each.queues[:SHOWN_QUEUES]:
-            n = counted(row["redelivered"], "message")
+            n = plural(row["redelivered"], "message")
             print_line(f"  {queue_name(row)}: {n} redelivered, to {member_name(row['client'])}")
         if len(each.queues) > SHOWN_QUEUES:
             print_line(f"  and {len(each.queues) - SHOWN_QUEUES:,} more, which the page has")
@@ -165,7 +172,7 @@ def print_report(report: Report, out: Path) -> None:
     for fault in report.faults:
         print_line(f"injected fault: {in_words(fault, report.started_ms)}")
     if report.damaged:
-        lost = counted(report.damaged, "stored message")
+        lost = plural(report.damaged, "stored message")
         print_line(f"{lost} cannot be read any more: files of brokers are damaged or missing")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
@@ -173,4 +180,4 @@ def print_report(report: Report, out: Path) -> None:
         print_line(clock)
     if not report.groups and not report.ownerless:
         print_line("no member of a group owned a queue in this trace")
-    print_line(f"report: {page_of(out)}")
+    print_line(f"report: {page_path(out)}")

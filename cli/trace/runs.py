@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.trace.make_report import make_report, page_of
+from cli.trace.make_report import make_report, page_path
 from model.errors import ConfigError
-from model.extras import adding
+from model.extras import extras_command
 from process.output import print_json, print_line, print_note, print_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def report_runs(
         from pipeline.runs.folder import names_of, write_runs
         from pipeline.runs.words import figure_rows, heads_of
     except ImportError as error:
-        raise ConfigError(f"a report needs more ({error}): {adding('spark')}") from error
+        raise ConfigError(f"a report needs more ({error}): {extras_command('spark')}") from error
 
     def write(paths: Sequence[Path], folder: Path) -> Report:
         return make_report(list(paths), "", folder, group=group, master=master, driver_memory=driver_memory)
@@ -56,14 +56,14 @@ def report_runs(
     )
     if as_json:
         tables = tables_of(runs)
-        print_json({"page": str(page_of(out)), "runs": tables["runs"], "summary": tables["summary"]})
+        print_json({"page": str(page_path(out)), "runs": tables["runs"], "summary": tables["summary"]})
         return
     first, *others = heads_of(runs)
     for each in groups_of(runs):
         print_table([first, *(f">{head}" for head in others)], figure_rows(runs, each), title=f"group {each}")
     if not groups_of(runs):
         print_line("no member of a group owned a queue in these runs")
-    print_line(f"report: {page_of(out)}")
+    print_line(f"report: {page_path(out)}")
 
 
 def _each(traces: Sequence[Path]) -> Iterator[Path]:

@@ -9,7 +9,7 @@ import typer
 
 from cli.complete import own_strategies
 from cli.options import Config, Json, StrategiesHelp
-from model.counted import counted
+from model.counted import plural
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import exit_with_error
 
@@ -99,7 +99,7 @@ def _run(comparison: Comparison, master: str, out: Path | None, as_json: bool) -
             ]
             for each in figures
         ],
-        title=f"{counted(len(comparison.queue_set), 'queue')}, {counted(comparison.consumers, 'consumer')}, "
+        title=f"{plural(len(comparison.queue_set), 'queue')}, {plural(comparison.consumers, 'consumer')}, "
         f"{comparison.scenarios} histories of {comparison.events} joins and leaves",
     )
     print_line("moved: queues moved by a join or leave; spread and Jain's index: the worst moment of all histories")

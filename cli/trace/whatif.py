@@ -14,7 +14,7 @@ import typer
 
 from cli.complete import groups, own_strategies
 from cli.options import Config, Json, StrategiesHelp
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError
 from model.missing_trace import SilentBrokers
 from process.output import print_json, print_line, print_note, print_table
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from model.events import Event
-    from pipeline.replay.job import Baseline, Grid, Tried
-    from pipeline.replay.recorded import Recorded
+    from pipeline.replay.job import Baseline, Grid, TriedRules
+    from pipeline.replay.recorded import RecordedGroup
     from pipeline.replay.rules import Rules
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class _Engine(NamedTuple):
     """The functions that read a trace, and replay it under each of some rules."""
 
     collect: Callable[[Callable[[str], object]], list[Event]]
-    try_all: Callable[[Recorded, Sequence[Rules], float | None], list[Tried]]
+    try_all: Callable[[RecordedGroup, Sequence[Rules], float | None], list[TriedRules]]
 
 
 @contextmanager
@@ -213,9 +213,9 @@ def _on_spark(spark: SparkSession, traces: list[Path]) -> _Engine:
         with spark_progress(spark, "reading"):
             return job.collect_events(spark, traces, report)
 
-    def try_all(recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None) -> list[Tried]:
+    def try_all(recorded: RecordedGroup, rules: Sequence[Rules], capacity_per_s: float | None) -> list[TriedRules]:
         with spark_progress(spark, "configurations"):
-            return job.tried_in(job.try_all(spark, recorded, rules, capacity_per_s), rules)
+            return job.collect_tried(job.try_all(spark, recorded, rules, capacity_per_s), rules)
 
     return _Engine(collect, try_all)
 
@@ -223,11 +223,11 @@ def _on_spark(spark: SparkSession, traces: list[Path]) -> _Engine:
 def _read(engine: _Engine) -> tuple[list[Event], str]:
     """The events of a trace with right times, and the missing parts; notes are printed."""
     from traces.check.words import clock_text
-    from traces.figures.clocks.clocks import clocks_of
+    from traces.figures.clocks.clocks import find_clocks
 
     notes: list[str] = []
     events = engine.collect(notes.append)
-    clocks, brokers = clocks_of(events), SilentBrokers()
+    clocks, brokers = find_clocks(events), SilentBrokers()
     for note in (*notes, *(f"note: {clock_text(fault)}" for fault in clocks.faults)):
         print_note(note)
     for event in events:
@@ -250,16 +250,16 @@ def _run(
     as_json: bool,
 ) -> None:
     from pipeline.replay import job
-    from pipeline.replay.advice import advice, counts, ranked
+    from pipeline.replay.advice import advice, counts, rank_rules
     from pipeline.replay.alone import write_costs
     from pipeline.replay.plot import plot_whatif
 
     with _engine(traces, master, driver_memory) as engine:
         events, missing = _read(engine)
-        recorded = job.recorded_in(events, group)
+        recorded = job.read_group(events, group)
         grid = grid.recorded_with(recorded.timeout_ms)
         rules = grid.rules()
-        baseline = job.baseline_of(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
+        baseline = job.find_baseline(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
         replayed = job.try_rules(recorded, baseline.rules, capacity)
         trace = job.as_recorded(recorded, replayed)
         tried = engine.try_all(recorded, rules, capacity)
@@ -268,7 +268,7 @@ def _run(
             out.mkdir(parents=True, exist_ok=True)
             write_costs(tried, out / "whatif.parquet")
             plot_whatif(tried, front, trace, out / "whatif.png")
-    best = ranked((each for each, is_on_front in zip(tried, front, strict=True) if is_on_front), sort)
+    best = rank_rules((each for each, is_on_front in zip(tried, front, strict=True) if is_on_front), sort)
     choice = advice(best[0], replayed, sort)
     if as_json:
         [of_trace, of_replay] = _dicts([trace, replayed])
@@ -291,7 +291,7 @@ def _run(
     _show(title, choice, was, best, out, top)
 
 
-def _show(title: str, choice: str, was: list[list[str]], best: list[Tried], out: Path | None, top: int) -> None:
+def _show(title: str, choice: str, was: list[list[str]], best: list[TriedRules], out: Path | None, top: int) -> None:
     """Print the table and the advice, and write the page beside the picture."""
     from pipeline.replay.page import whatif_page
 
@@ -330,26 +330,26 @@ _NOTES = (
 )
 
 
-def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
+def _dicts(tried: list[TriedRules]) -> list[dict[str, object]]:
     return [{**each._asdict(), "costs": each.costs._asdict()} for each in tried]
 
 
-def _print_proof(recorded: Recorded, baseline: Baseline) -> None:
+def _print_proof(recorded: RecordedGroup, baseline: Baseline) -> None:
     missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
     if missing:
-        print_line(f"the trace has no events of {counted(len(missing), 'member')}, for instance {missing[0]}")
+        print_line(f"the trace has no events of {plural(len(missing), 'member')}, for instance {missing[0]}")
     if baseline.wrong_queues:
         print_line(
-            f"the replay is not exact: {counted(baseline.wrong_queues, 'queue')} had other owners in the trace; check "
+            f"the replay is not exact: {plural(baseline.wrong_queues, 'queue')} had other owners in the trace; check "
             "that the trace is complete, and --recorded-timeout and --recorded-strategy"
         )
     else:
         print_line(
-            f"the replay is exact: {counted(baseline.moves, 'lease', 'goes', 'go')} to the same member as in the trace"
+            f"the replay is exact: {plural(baseline.moves, 'lease', 'goes', 'go')} to the same member as in the trace"
         )
 
 
-def _cells(what: str, tried: Tried, possible: int = 0) -> list[str]:
+def _cells(what: str, tried: TriedRules, possible: int = 0) -> list[str]:
     rules, costs = tried.rules, tried.costs
     perhaps = f" to {costs.duplicates + possible:,.0f}" if possible else ""
     return [

@@ -6,7 +6,7 @@ absent broker for some time, and operators see them in the reports about groups.
 
 from __future__ import annotations
 
-from client.admin.requests import ClusterRequests, list_names, succeeded
+from client.admin.requests import ClusterRequests, list_names, successful_answers
 from model.arguments import check_text
 from model.errors import InvalidParameter
 from remoting.request_code import RequestCode
@@ -18,7 +18,7 @@ async def forget_broker(cluster: ClusterRequests, broker: str) -> int:
     if any(data.broker_name == broker for data in await cluster.brokers()):
         raise InvalidParameter(f"broker {broker!r} is registered: stop it first; a stop unregisters it")
     answers = await cluster.ask(cluster.servers, RequestCode.FORGET_BROKER, {"broker_name": broker})
-    done = succeeded(answers, f"broker {broker!r} is not forgotten by", kind="name server")
+    done = successful_answers(answers, f"broker {broker!r} is not forgotten by", kind="name server")
     forgotten = sum(1 for answer in done.values() if answer.header["n"])
     if not forgotten:
         absence = await cluster.absent()

@@ -13,7 +13,7 @@ from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.group_settings import set_group
 from client.admin.groups import assignment_of, delete_group, group_now, header_of, list_groups, unknown_group
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, read_queue
-from client.admin.offsets import clock_of, reset_offsets
+from client.admin.offsets import earliest_clock, reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
 from client.admin.records import (
     NO_HEADER,
@@ -25,13 +25,13 @@ from client.admin.records import (
     progress_from_wire,
 )
 from client.admin.replicas import hand_over, replicas_of
-from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_group
+from client.admin.requests import ClusterRequests, successful_answers, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic, set_topic
 from client.admin.trace import TraceReader
-from client.config import SpokenDialect, check_seconds, dialect_of
+from client.config import ServerDialect, check_seconds, parse_dialect
 from client.instance.member import ClientLifecycle
 from model.absent_broker import Absence
-from model.arguments import check_number, check_several, shown
+from model.arguments import check_iterable, check_number, short_repr
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
     ConfigError,
@@ -41,7 +41,7 @@ from model.group_settings import GroupSettings
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.missing_trace import MissingTrace, missing_of
+from model.missing_trace import MissingTrace, describe_missing
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.replica_info import ReplicaSetInfo
@@ -79,12 +79,12 @@ class Admin(ClientLifecycle):
         timeout_s: float = REQUEST_TIMEOUT_S,
         rng: Random | None = None,
         key: Key | None = None,
-        dialect: str = SpokenDialect.AUTO,
+        dialect: str = ServerDialect.AUTO,
     ) -> None:
         check_seconds("timeout_s", timeout_s)
         if not isinstance(key, Key | None) or not isinstance(rng, Random | None):
             raise ConfigError("key must be a Key, and rng a random.Random")
-        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key, dialect_of(dialect))
+        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key, parse_dialect(dialect))
 
     async def start(self) -> None:
         """Reach a name server.
@@ -133,10 +133,10 @@ class Admin(ClientLifecycle):
         Cancellation: some may have done it.
         """
         if not isinstance(allowed, bool):
-            raise InvalidParameter(f"allowed must be True or False, got {shown(allowed)}")
+            raise InvalidParameter(f"allowed must be True or False, got {short_repr(allowed)}")
         code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
         answers = await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker})
-        succeeded(answers, "not everywhere:", kind="name server")
+        successful_answers(answers, "not everywhere:", kind="name server")
 
     async def absent_brokers(self) -> Absence:
         """The brokers that name servers list as absent: gone without unregistering, and not back. Never fails."""
@@ -175,8 +175,8 @@ class Admin(ClientLifecycle):
         return await hand_over(self._cluster, broker, to)
 
     async def missing_trace(self, silent: Mapping[str, str] = NO_HEADER, trace_s: float | None = None) -> MissingTrace:
-        """The parts of SYS_TRACE that cannot be read because brokers are absent; see `missing_of`. Never fails."""
-        return missing_of(await self._cluster.absent(TRACE_TOPIC), silent, trace_s)
+        """Describe the parts of SYS_TRACE that absent brokers have; see `describe_missing`. Never fails."""
+        return describe_missing(await self._cluster.absent(TRACE_TOPIC), silent, trace_s)
 
     def trace(self, since_ms: float | None = None) -> TraceReader:
         """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.
@@ -215,7 +215,7 @@ class Admin(ClientLifecycle):
         Raises:
             ConnectFailed: no name server answers.
         """
-        check_several("topics", topics)
+        check_iterable("topics", topics)
         routes = [await self._cluster.name_servers.route(check_topic(topic)) for topic in topics]
         return [route for route in routes if route is not None]
 
@@ -454,7 +454,7 @@ class Admin(ClientLifecycle):
 
         Cancellation: harmless.
         """
-        return await clock_of(self._cluster, topic)
+        return await earliest_clock(self._cluster, topic)
 
     async def reset_offsets(
         self,
@@ -536,7 +536,7 @@ class Admin(ClientLifecycle):
             await self.route(topic)  # brokers take any name, also of topics that only others have
         masters = await self._cluster.masters()
         answers = await self._cluster.ask(masters, RequestCode.SET_MESSAGE_REQUEST_MODE, header)
-        succeeded(answers, f"the mode of {topic!r} could not be set on")
+        successful_answers(answers, f"the mode of {topic!r} could not be set on")
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

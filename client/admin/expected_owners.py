@@ -38,7 +38,7 @@ from model.names import is_retry_topic
 from model.topic_route import TopicRoute
 
 
-def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
+def merge_members(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     """The members of a group, sorted by client id; each is merged from the reports of all brokers.
 
     Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: the
@@ -163,7 +163,7 @@ def group_info(
     `routes` and `strategies` are as in `compute_expected_owners`; `assignment` is for members that leave it to a
     broker.
     """
-    members = members_of(reports)
+    members = merge_members(reports)
     views = {
         report.broker_name: GroupView(
             group=group,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from client.admin.requests import Answer, ClusterRequests, list_names, unpack
-from model.arguments import check_several
+from model.arguments import check_iterable
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.group_settings import GroupSettings
 from model.names import check_group
@@ -17,7 +17,7 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 
 
-def settings_in(answers: Mapping[str, Answer]) -> dict[str, GroupSettings]:
+def settings_by_broker(answers: Mapping[str, Answer]) -> dict[str, GroupSettings]:
     """Broker name -> settings, of the answers that have them: earlier versions of a broker do not."""
     return {
         name: GroupSettings.from_wire(unpack(answer), answer.header)
@@ -36,7 +36,7 @@ async def set_group(
         )
     header: dict[str, Any] = {"group": check_group(group), **changes}
     if "retry_delays_ms" in changes:
-        check_several("retry_delays_ms", changes["retry_delays_ms"])
+        check_iterable("retry_delays_ms", changes["retry_delays_ms"])
         header["retry_delays_ms"] = list(changes["retry_delays_ms"])
     settings = {name: value for name, value in header.items() if name != "group"}
     GroupSettings(**settings)  # refused here, before some of the brokers have it
@@ -63,4 +63,4 @@ async def set_group(
         raise type(next(iter(failures.values())))(
             f"group {group!r} was set on {done}, and {texts}. Repeat it when they answer: it is safe"
         )
-    return settings_in(answers)
+    return settings_by_broker(answers)

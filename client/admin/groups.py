@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from client.admin.expected_owners import group_info, newest_assignment
-from client.admin.group_settings import settings_in
+from client.admin.group_settings import settings_by_broker
 from client.admin.records import AssignmentInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
-from client.admin.requests import Answer, ClusterRequests, list_names, succeeded, unpack, unpack_group
+from client.admin.requests import Answer, ClusterRequests, list_names, successful_answers, unpack, unpack_group
 from client.allocate.registry import strategies_named
 from model.absent_broker import Absence
-from model.counted import counted
+from model.counted import plural
 from model.errors import GroupNotExist, IllegalOperation, RequestCodeNotSupported, RlabError
 from model.limits import ABSENT_BROKER_KEPT_S
 from model.topic_route import MASTER_ID, BrokerData, QueueData, TopicRoute
@@ -74,7 +74,7 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
     info = group_info(group, reports, kept, silent, strategies, await assignment_of(cluster, group), popped)
     topics |= {row.queue.topic for row in info.queues}
     away = [queue for broker in absence.brokers for topic in topics for queue in broker.queues_of(topic)]
-    return replace(info, settings=settings_in(configs), absence=absence, absent_queues=tuple(sorted(away)))
+    return replace(info, settings=settings_by_broker(configs), absence=absence, absent_queues=tuple(sorted(away)))
 
 
 def with_kept_queues(
@@ -133,16 +133,16 @@ def unknown_group(group: str, known: Iterable[str], absence: Absence | None = No
 async def delete_group(cluster: ClusterRequests, group: str) -> None:
     """See `Admin.delete_group`."""
     masters = await cluster.masters()
-    lists = succeeded(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
+    lists = successful_answers(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
     counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
     members = {name: known[group] for name, known in counts.items() if group in known}
     if not members:
         raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
     if any(members.values()):
         raise IllegalOperation(
-            f"group {group!r} has {counted(max(members.values()), 'member')}: stop its members first; "
+            f"group {group!r} has {plural(max(members.values()), 'member')}: stop its members first; "
             f"'rlab group show {group}' lists them"
         )
     holders = {name: masters[name] for name in members}
     answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": group})
-    succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
+    successful_answers(answers, f"group {group!r} could not be deleted on", GroupNotExist)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from client.admin.requests import ClusterRequests, list_names, masters_of, succeeded, unpack
-from model.arguments import shown
+from client.admin.requests import ClusterRequests, list_names, masters_of, successful_answers, unpack
+from model.arguments import short_repr
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.message_queue import MessageQueue, check_queues
 from model.names import check_group
@@ -18,7 +18,7 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 
 
-async def clock_of(cluster: ClusterRequests, topic: str) -> int | None:
+async def earliest_clock(cluster: ClusterRequests, topic: str) -> int | None:
     """See `Admin.clock_ms`."""
     masters = masters_of((await cluster.route(topic)).brokers)
     asked = {"topic": topic, "queue_id": 0}
@@ -40,14 +40,14 @@ async def reset_offsets(
     """See `Admin.reset_offsets`: all brokers make a plan before any of them carries it out."""
     check_group(group)
     if not isinstance(to, ResetTo):
-        raise InvalidParameter(f"to must be a ResetTo, for instance ResetTo.earliest(), got {shown(to)}")
+        raise InvalidParameter(f"to must be a ResetTo, for instance ResetTo.earliest(), got {short_repr(to)}")
     chosen = None if queues is None else check_queues(queues)
     masters = masters_of((await cluster.route(topic)).brokers)
     wanted = _by_broker(topic, chosen, masters)
     header = {"group": group, "topic": topic, "to": to.kind.value, "value": to.value}
     holders, code = {name: masters[name] for name in wanted}, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
     plans = await cluster.ask(holders, code, {**header, "dry_run": True}, queue_ids=wanted)
-    plan = succeeded(plans, "nothing was reset:")
+    plan = successful_answers(plans, "nothing was reset:")
     if not create and not any(answer.header["known"] for answer in plan.values()):
         lists = await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {})
         names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
@@ -60,7 +60,7 @@ async def reset_offsets(
     repeats = to.kind is not ResetKind.SHIFT
     done = await cluster.ask(holders, code, header, repeats=repeats, queue_ids=wanted)
     reached = [name for name, answer in done.items() if not isinstance(answer, RlabError)]
-    return _resets(topic, succeeded(done, f"reset on {', '.join(reached) or 'no broker'};"))
+    return _resets(topic, successful_answers(done, f"reset on {', '.join(reached) or 'no broker'};"))
 
 
 def _by_broker(

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import anyio
 import msgpack
 
-from client.config import SpokenDialect
+from client.config import ServerDialect
 from client.instance.name_servers import NameServers
 from model.absent_broker import Absence, AbsentBroker
 from model.arguments import check_text
@@ -65,7 +65,7 @@ class ClusterRequests:
         timeout_s: float,
         rng: Random,
         key: Key | None = None,
-        dialect: SpokenDialect = SpokenDialect.AUTO,
+        dialect: ServerDialect = ServerDialect.AUTO,
     ) -> None:
         addresses = parse_addresses(name_servers)
         self.servers = {address: address for address in addresses}
@@ -307,7 +307,7 @@ class ClusterRequests:
         return {name: answer for name, answer in answers.items() if name not in away}, away
 
 
-def succeeded(
+def successful_answers(
     answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError], kind: str = "broker"
 ) -> dict[str, Command]:
     """The responses of servers of a `kind`, by name; errors of the ignored classes are left out.

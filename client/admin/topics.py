@@ -12,8 +12,16 @@ from dataclasses import asdict, replace
 import anyio
 
 from client.admin.records import BrokerInfo, QueueProgress, TopicInfo
-from client.admin.requests import ClusterRequests, fail, masters_of, succeeded, unpack, unpack_group, unpack_route
-from model.arguments import check_several, shown
+from client.admin.requests import (
+    ClusterRequests,
+    fail,
+    masters_of,
+    successful_answers,
+    unpack,
+    unpack_group,
+    unpack_route,
+)
+from model.arguments import check_iterable, short_repr
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, RlabError, TopicNotExist
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
@@ -44,7 +52,7 @@ async def create_topic(
     )
     _check_not_system("created", topic)
     if brokers is not None:
-        check_several("brokers", brokers)
+        check_iterable("brokers", brokers)
     names = list(await cluster.masters(brokers))
     existing = await cluster.name_servers.route(topic)
     if existing is not None and message_type is None and len({data.message_type for data in existing.queues}) == 1:
@@ -100,7 +108,7 @@ async def _found(cluster: ClusterRequests, topic: str) -> list[tuple[BrokerInfo,
     answers = await cluster.ask(masters, RequestCode.GET_BROKER_RUNTIME_INFO, {})
     infos = [
         BrokerInfo.from_wire(masters[name], unpack(answer))
-        for name, answer in succeeded(answers, f"topic {topic!r} has queues on").items()
+        for name, answer in successful_answers(answers, f"topic {topic!r} has queues on").items()
     ]
     return [(info, found) for info in infos if (found := info.topic(topic)) is not None]
 
@@ -111,7 +119,7 @@ async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     masters = masters_of((await cluster.route(topic)).brokers)
     header = {"topic": topic}
     answers = await cluster.ask(masters, RequestCode.DELETE_TOPIC_IN_BROKER, header)
-    succeeded(answers, f"topic {topic!r} could not be deleted on", TopicNotExist)
+    successful_answers(answers, f"topic {topic!r} could not be deleted on", TopicNotExist)
     # A name server that is unreachable now removes the topic when the brokers register with it again.
     await cluster.ask(cluster.servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
@@ -207,7 +215,7 @@ def _refuse_to_remove(queue: MessageQueue, why: str) -> None:
 
 def _checked_type(topic: str, message_type: MessageType) -> MessageType:
     if not isinstance(message_type, MessageType):
-        raise InvalidParameter(f"the type of topic {topic!r} must be a MessageType, got {shown(message_type)}")
+        raise InvalidParameter(f"the type of topic {topic!r} must be a MessageType, got {short_repr(message_type)}")
     return message_type
 
 

@@ -14,7 +14,7 @@ from model.event_log import decode_events
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ
 from model.message_queue import MessageQueue
-from model.missing_trace import MissingTrace, missing_of
+from model.missing_trace import MissingTrace, describe_missing
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
 
@@ -63,11 +63,11 @@ class TraceReader:
         return events
 
     async def missing(self, trace_s: float | None = None) -> MissingTrace:
-        """The parts that the last read lacks, because their brokers are absent or did not answer; see `missing_of`.
+        """Describe the parts that the last read lacks, because of brokers that did not answer; see `describe_missing`.
 
         Cancellation: harmless.
         """
-        return missing_of(await self._cluster.absent(TRACE_TOPIC), self._silent, trace_s)
+        return describe_missing(await self._cluster.absent(TRACE_TOPIC), self._silent, trace_s)
 
     async def _read_queue(self, address: str, queue: MessageQueue, events: list[Event]) -> int:
         """Add the events of a queue; returns the offset to go on from."""

@@ -23,7 +23,7 @@ from client.allocate.hash_ring import (
     deal,
     deal_evenly,
     next_points,
-    placed,
+    order_by_position,
     points_of,
     positions_of,
     ring_of,
@@ -53,7 +53,7 @@ class _Shared(NamedTuple):
     nearest: NextPoints
 
 
-_NO_QUEUES = _Placed([], [], placed(positions_of([])))
+_NO_QUEUES = _Placed([], [], order_by_position(positions_of([])))
 
 
 class BalancedQueues:
@@ -191,7 +191,7 @@ class _Equals:
         """The queues of one of the members."""
         if self._owners is None:
             ring = ring_of(points_of(self._members))
-            self._owners = deal_evenly(placed(np.concatenate(self._at)), ring, len(self._members))
+            self._owners = deal_evenly(order_by_position(np.concatenate(self._at)), ring, len(self._members))
         own = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
         return list(map(self._queues.__getitem__, own))
 
@@ -200,12 +200,12 @@ def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
     if listed == before.listed:
         return before
     queues = sorted(listed)
-    positions = placed(positions_of(queues))
+    positions = order_by_position(positions_of(queues))
     ordered = positions.at[positions.order]
     # Duplicates are removed only where positions are equal: a check of every list would take longer.
     if (ordered[1:] == ordered[:-1]).any():
         queues = sorted(dict.fromkeys(listed))
-        positions = placed(positions_of(queues))
+        positions = order_by_position(positions_of(queues))
     return _Placed(listed, queues, positions)
 
 

@@ -97,7 +97,7 @@ def positions_of(queues: Sequence[MessageQueue]) -> Ints:
     return at
 
 
-def placed(at: Ints) -> Positions:
+def order_by_position(at: Ints) -> Positions:
     """Queues in order of their positions; where two are equal, that with the lower number comes first."""
     return Positions(at, ascending(at))
 

@@ -47,7 +47,7 @@ class AllocateMessageQueueByMachineRoom:
         index = position_of(consumer_group, current_cid, mq_all, cid_all)
         if index is None:
             return []
-        queues = [queue for queue in mq_all if room_in(queue.broker_name) in self._rooms]
+        queues = [queue for queue in mq_all if parse_machine_room(queue.broker_name) in self._rooms]
         share, rest = divmod(len(queues), len(cid_all))
         block = queues[index * share : (index + 1) * share]
         if index < rest:
@@ -55,7 +55,7 @@ class AllocateMessageQueueByMachineRoom:
         return block
 
 
-def room_in(broker_name: str) -> str | None:
+def parse_machine_room(broker_name: str) -> str | None:
     """The room of a broker that is named `room@anything`, or None if the name has another form.
 
     As Java's split("@") sees it: parts without text at the end do not count, so `room@x@` has two parts and `room@` has

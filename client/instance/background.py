@@ -23,8 +23,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from client.instance.user_code import EXITS, is_failure, name_of
-from model.arguments import shown
+from client.instance.user_code import EXITS, function_name, is_failure
+from model.arguments import short_repr
 from model.errors import ClientFailed, IllegalOperation, RlabError
 
 logger = logging.getLogger(__name__)
@@ -126,18 +126,18 @@ class BackgroundTasks:
         """Run a coroutine function until it ends or `stop` is called; IllegalOperation unless running."""
         if self._group is None or not self.running:
             raise IllegalOperation(f"{self._name} is not running")
-        self._group.start_soon(self._run, function, args, name=f"{self._name}: {name_of(function)}")
+        self._group.start_soon(self._run, function, args, name=f"{self._name}: {function_name(function)}")
 
     async def _run(self, function: Callable[..., Coroutine[Any, Any, Any]], args: tuple[object, ...]) -> None:
         try:
             await function(*args)
         except asyncio.CancelledError as error:
-            self.fail(error, name_of(function))
+            self.fail(error, function_name(function))
             raise
         except GeneratorExit:  # the event loop is gone, and the garbage collector closes the coroutine
             raise
         except BaseException as error:
-            self.fail(error, name_of(function))
+            self.fail(error, function_name(function))
 
     def fail(self, reason: BaseException, where: str) -> None:
         """End all tasks because of an error in one of them, or in other work for their owner; `where` is for the log.
@@ -148,7 +148,7 @@ class BackgroundTasks:
             return
         self._reason = reason
         cancelled = isinstance(reason, asyncio.CancelledError)
-        what = "was cancelled by other code" if cancelled else f"raised {shown(reason, 500)}"
+        what = "was cancelled by other code" if cancelled else f"raised {short_repr(reason, 500)}"
         self._failure = f"{self._name} has ended without a shutdown(): {where} {what}"
         self._group.cancel_scope.cancel()
 

@@ -16,7 +16,7 @@ from functools import partial
 
 import anyio
 
-from client.config import ClientConfig, SpokenDialect
+from client.config import ClientConfig, ServerDialect
 from client.instance.background import BackgroundTasks
 from client.instance.broker_reconnector import BrokerReconnector, Masters
 from client.instance.heartbeats import Heartbeats, Refusals
@@ -94,7 +94,7 @@ class ClientInstance:
         """Reach a name server, take a client id, start the background tasks; see `acquire_instance`."""
         try:
             host = self.config.client_ip
-            if host is None or self.config.dialect is SpokenDialect.AUTO:
+            if host is None or self.config.dialect is ServerDialect.AUTO:
                 dialect, own_address = await self.name_servers.find_dialect(self.config.dialect)
                 self.config = replace(self.config, dialect=dialect)
                 self.events.buffered = self.config.trace

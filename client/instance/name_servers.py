@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import msgpack
 
-from client.config import SpokenDialect
+from client.config import ServerDialect
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -137,30 +137,30 @@ class NameServers:
         """The connection to the name server that answered last."""
         return self._remoting.connected(self._addresses[self._current])
 
-    async def find_dialect(self, wanted: SpokenDialect) -> tuple[SpokenDialect, str]:
+    async def find_dialect(self, wanted: ServerDialect) -> tuple[ServerDialect, str]:
         """Reach a name server; returns its dialect, the first of ours and RocketMQ's with AUTO, and our own address.
 
         A name server of RocketMQ closes a connection that begins with our frame, without an answer. So does one of ours
         that is killed just then; it answers both dialects when it is back, and reports in RocketMQ's that it is ours.
         Errors are those of `connect_and_get_own_address`.
         """
-        if wanted is not SpokenDialect.AUTO:
+        if wanted is not ServerDialect.AUTO:
             return wanted, await self.connect_and_get_own_address()
         try:
-            return SpokenDialect.RLAB, await self.connect_and_get_own_address()
+            return ServerDialect.RLAB, await self.connect_and_get_own_address()
         except ConnectFailed as ours:
             if not self._hung_up or self._remoting.proves_key:
                 raise
-            self._remoting.speak(SpokenDialect.ROCKETMQ.codec_of())
+            self._remoting.speak(ServerDialect.ROCKETMQ.codec_of())
             try:
                 address, is_ours = await self._connect()
             except NetworkError:
                 self._remoting.speak(None)
                 raise ours from None
         if not is_ours:
-            return SpokenDialect.ROCKETMQ, address
+            return ServerDialect.ROCKETMQ, address
         self._remoting.speak(None)
-        return SpokenDialect.RLAB, await self.connect_and_get_own_address()
+        return ServerDialect.RLAB, await self.connect_and_get_own_address()
 
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.

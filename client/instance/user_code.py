@@ -53,7 +53,7 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-def name_of(function: object) -> str:
+def function_name(function: object) -> str:
     """The name of a function for the log, with its module."""
     name = getattr(function, "__qualname__", None)
     if not isinstance(name, str):  # an object with `__call__`, or a partial
@@ -77,7 +77,7 @@ class UserCode:
         call = getattr(function, "__call__", function)  # noqa: B004 - an object with an `async def __call__` counts too
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self.name = name_of(function)
+        self.name = function_name(function)
         self.context = copy_context()
 
     async def __call__(self, executor: Executor | None, *args: object) -> object:
@@ -164,6 +164,6 @@ def observing(function: Callable[..., object], what: str) -> Callable[..., None]
         except EXITS:
             raise
         except BaseException as error:  # of any class: a plain function cannot be cancelled, so it raised this itself
-            log_failure(logger, error, "the %s failed (%s)", what, name_of(function))
+            log_failure(logger, error, "the %s failed (%s)", what, function_name(function))
 
     return observe

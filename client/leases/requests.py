@@ -18,7 +18,7 @@ import msgpack
 from client.instance.instance import ClientInstance
 from client.instance.lease_session import LeaseSession
 from client.pull.owned_queue import OwnedQueue
-from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
+from model.errors import ConnectFailed, GroupNotExist, RlabError, make_error
 from model.message_queue import MessageQueue
 from model.topic_incarnation import TopicIncarnation
 from remoting.request_code import RequestCode
@@ -186,7 +186,7 @@ class LeaseRequests:
             return
         for topic, queue_id, response_code, remark in cast("list[Any]", answer):
             queue = MessageQueue(topic, broker_name, queue_id)
-            failures[queue] = error_of(response_code, remark)
+            failures[queue] = make_error(response_code, remark)
 
     async def _request(
         self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any], *, follows: bool = False

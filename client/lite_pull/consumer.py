@@ -37,7 +37,7 @@ from model.limits import POLL_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue, check_queue, check_queues
 from model.names import check_topic
-from model.subscription import Expression, SubscriptionData, subscription_of
+from model.subscription import Expression, SubscriptionData, make_subscription
 
 
 class LitePullConsumer(GroupConsumer):
@@ -160,7 +160,7 @@ class LitePullConsumer(GroupConsumer):
             )
         check_mapping("expressions", {} if expressions is None else expressions)
         topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
-        filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
+        filters = {topic: make_subscription(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
         first, self._assigned, self._assigned_topics = not self._assigned, wanted, filters
         self._restart_pulls(topics)
         if self._state is ServiceState.RUNNING:

@@ -17,7 +17,7 @@ from client.pop.message import Handle, PopMessage, decode_handle, encode_handle,
 from client.pop.receiver import PopReceiver
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
-from model.arguments import check_number, check_several, check_whole
+from model.arguments import check_iterable, check_number, check_whole
 from model.errors import ConfigError, IllegalOperation, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
@@ -159,7 +159,7 @@ class PopConsumer(GroupConsumer):
             if (cause := batch.dead.get(handle)) is not None:
                 raise copy(cause)
             return None
-        check_several("the messages to acknowledge", messages)
+        check_iterable("the messages to acknowledge", messages)
         several = list(messages)
         runs = group_by_delivery(several)
         dead: dict[Handle, ReceiptHandleDead] = {}

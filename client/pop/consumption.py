@@ -28,7 +28,7 @@ from client.options import ConsumeOrder
 from client.pop.intake import PopIntake
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, handle_of
-from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renewed
+from client.pop.process_queue import PoppedRecord, PopProcessQueue, apply_renewal, retry_renewal
 from client.pop.requests import targets_to_pop
 from client.rebalance.ownership import MemberContext
 from model.errors import ReceiptHandleDead, RlabError
@@ -149,7 +149,7 @@ class PopConsumption(PopIntake):
             else:
                 self._end(queue, [message], partial(self._retry_later, failure))
 
-    def _end(self, queue: PopProcessQueue, messages: Sequence[MessageExt], act: Callable[[Popped], None]) -> None:
+    def _end(self, queue: PopProcessQueue, messages: Sequence[MessageExt], act: Callable[[PoppedRecord], None]) -> None:
         ended = queue.end(messages)
         self._late += len(messages) - len(ended)
         for popped in ended:
@@ -160,14 +160,14 @@ class PopConsumption(PopIntake):
         if self._closing:
             self._progress.set()
 
-    def _acknowledge(self, popped: Popped) -> None:
+    def _acknowledge(self, popped: PoppedRecord) -> None:
         self.acks.add(handle_of(popped.message))
 
     def _max_attempts(self, message: MessageExt) -> int:
         context = self._context
         return context.instance.max_attempts(context.group, message.queue.broker_name, self._options.max_attempts)
 
-    def _retry_later(self, failure: Failed, popped: Popped) -> None:
+    def _retry_later(self, failure: Failed, popped: PoppedRecord) -> None:
         message, options, failed_attempts = popped.message, self._options, 0
         if message.attempts > self._max_attempts(message):
             delay_ms = 0  # the broker sends it to the DLQ, which need not wait
@@ -210,7 +210,7 @@ class PopConsumption(PopIntake):
             for popped in queue.due(now):
                 self.start(self._renew_one, queue, popped)
 
-    async def _renew_one(self, queue: PopProcessQueue, popped: Popped) -> None:
+    async def _renew_one(self, queue: PopProcessQueue, popped: PoppedRecord) -> None:
         client_id, message, sent_at = self._context.instance.client_id, popped.message, anyio.current_time()
         invisible_s = self._options.invisible_s
         try:
@@ -222,9 +222,9 @@ class PopConsumption(PopIntake):
                 popped.then = None
         except RlabError as error:
             logger.warning("%s: invisible time of %r could not be extended: %s", client_id, message, error)
-            not_renewed(popped, anyio.current_time())
+            retry_renewal(popped, anyio.current_time())
         else:
-            renewed(popped, token, visible_ms, sent_at, invisible_s)
+            apply_renewal(popped, token, visible_ms, sent_at, invisible_s)
         if popped.then is not None:
             popped.then()
         if self._closing:
@@ -256,7 +256,7 @@ class PopConsumption(PopIntake):
         for loop in self._running:
             loop.scope.cancel()
 
-    def _return(self, taken: list[Popped]) -> None:
+    def _return(self, taken: list[PoppedRecord]) -> None:
         for popped in taken:
             give_back = partial(self.change_invisible, popped.message, 0, popped.expires_at)
             if popped.busy:

@@ -90,7 +90,7 @@ def group_by_delivery(messages: Sequence[PopMessage | str]) -> list[AckedOffsets
     return runs
 
 
-def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
+def make_popped(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
     """Make the message of one delivery from the stored message.
 
     `times_delivered` counts the deliveries before this one; for a copy made for a retry, it includes the original's.

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from client.pop.message import PopMessage, popped_of
+from client.pop.message import PopMessage, make_popped
 from model.limits import PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -31,7 +31,7 @@ RENEW_AT = 2 / 3
 
 
 @dataclass(slots=True, eq=False)
-class Popped:
+class PoppedRecord:
     """One message that was popped."""
 
     message: PopMessage  # with the token of the valid handle
@@ -51,8 +51,8 @@ class PopProcessQueue:
         self.offered = False
         self.in_flight = 0
         self._in_order = in_order
-        self._held: dict[int, Popped] = {}
-        self._waiting: deque[Popped] = deque()  # removed messages are skipped
+        self._held: dict[int, PoppedRecord] = {}
+        self._waiting: deque[PoppedRecord] = deque()  # removed messages are skipped
         self._not_before: float | None = None
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class PopProcessQueue:
             older = self._held.get(message.offset)
             if older is not None:
                 self._remove(older)
-            popped = Popped(message, now + invisible_s, now + invisible_s * RENEW_AT, left)
+            popped = PoppedRecord(message, now + invisible_s, now + invisible_s * RENEW_AT, left)
             self._held[message.offset] = popped
             self._waiting.append(popped)
 
@@ -111,7 +111,7 @@ class PopProcessQueue:
         """The time at which failed messages may be dispatched again; in order only."""
         return self._not_before if self._waiting else None
 
-    def end(self, messages: Sequence[MessageExt]) -> list[Popped]:
+    def end(self, messages: Sequence[MessageExt]) -> list[PoppedRecord]:
         """Remove processed messages, and return those whose handle is still valid."""
         ended = []
         for message in messages:
@@ -130,11 +130,11 @@ class PopProcessQueue:
                 popped.dispatched = False
                 # A copy, because the listener may still hold the old object.
                 own = popped.message
-                popped.message = popped_of(own, own.times_delivered + 1, own.token, own.visible_ms)
+                popped.message = make_popped(own, own.times_delivered + 1, own.token, own.visible_ms)
                 self._waiting.appendleft(popped)
         self._not_before = not_before
 
-    def remove_all(self, *, dispatched: bool) -> list[Popped]:
+    def remove_all(self, *, dispatched: bool) -> list[PoppedRecord]:
         """Remove all messages, those that listeners have only with `dispatched`; return them."""
         taken = [popped for popped in self._held.values() if dispatched or not popped.dispatched]
         for popped in taken:
@@ -142,15 +142,15 @@ class PopProcessQueue:
         self._waiting.clear()
         return taken
 
-    def _remove(self, popped: Popped) -> None:
+    def _remove(self, popped: PoppedRecord) -> None:
         del self._held[popped.message.offset]
         self.in_flight -= popped.dispatched
         popped.left()
 
     # --- invisible time ----------------------------------------------------------------------------------------------
 
-    def due(self, now: float) -> list[Popped]:
-        """The messages whose invisible time must be extended now; they are busy until `renewed` or `not_renewed`."""
+    def due(self, now: float) -> list[PoppedRecord]:
+        """The messages to extend now; they are busy until `apply_renewal` or `retry_renewal` is called."""
         due = [popped for popped in self._held.values() if popped.renew_at <= now and not popped.busy]
         for popped in due:
             popped.busy = True
@@ -160,7 +160,7 @@ class PopProcessQueue:
         """The time at which `due` will return a message; None if it will not."""
         return min((popped.renew_at for popped in self._held.values() if not popped.busy), default=None)
 
-    def lost(self, popped: Popped) -> bool:
+    def lost(self, popped: PoppedRecord) -> bool:
         """Remove a message whose handle is dead; returns whether it was here."""
         if self._held.get(popped.message.offset) is not popped:
             return False
@@ -168,14 +168,14 @@ class PopProcessQueue:
         return True
 
 
-def renewed(popped: Popped, token: int, visible_ms: int, now: float, invisible_s: float) -> None:
+def apply_renewal(popped: PoppedRecord, token: int, visible_ms: int, now: float, invisible_s: float) -> None:
     """Take over the new handle of a message; `now` is when the request was sent, before the new time began."""
     popped.message.renewed(token, visible_ms)
     popped.expires_at, popped.renew_at = now + invisible_s, now + invisible_s * RENEW_AT
     popped.busy = False
 
 
-def not_renewed(popped: Popped, now: float) -> None:
+def retry_renewal(popped: PoppedRecord, now: float) -> None:
     """Try again soon, because the request failed."""
     popped.renew_at = now + PULL_RETRY_ERROR_S
     popped.busy = False

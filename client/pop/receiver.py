@@ -21,7 +21,7 @@ from functools import partial
 
 import anyio
 
-from client.config import SpokenDialect
+from client.config import ServerDialect
 from client.instance.schedule import RebalancePass
 from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
@@ -130,7 +130,7 @@ class PopReceiver(PopIntake):
 
     async def receive(self, max_n: int, invisible_s: float, wait_s: float, *, renew: bool) -> list[PopMessage]:
         """See `PopConsumer.receive`."""
-        if renew and self._context.instance.config.dialect is SpokenDialect.ROCKETMQ:
+        if renew and self._context.instance.config.dialect is ServerDialect.ROCKETMQ:
             raise RequestCodeNotSupported("a broker of RocketMQ extends no invisible times: receive without `renew`")
         this = _Receive(max_n, invisible_s, renew, self._loop.time() + wait_s)
         while True:

@@ -44,7 +44,7 @@ ANY_QUEUE = -1
 Dead = list[tuple[str, int, int]]
 """(topic, queue id, offset) of messages whose handles were dead."""
 
-Acked = Mapping[tuple[str, int, int], Sequence[int]]
+AckedByDelivery = Mapping[tuple[str, int, int], Sequence[int]]
 """(topic, queue id, token) -> offsets."""
 
 _Ask = tuple[RequestCode, dict[str, Any], bytes | None, float]
@@ -135,14 +135,14 @@ class PopRequests:
                 self._pass_over((record.queue, record.offset, token))
         return messages
 
-    async def ack(self, broker_name: str, acked: Acked) -> Dead:
+    async def ack(self, broker_name: str, acked: AckedByDelivery) -> Dead:
         """Acknowledge messages on one broker, durably; returns those whose handles were dead.
 
         After an RlabError that is not `definite`, or a cancellation, any of them may be acknowledged.
         """
         return _read_dead(broker_name, await self._request(broker_name, self._ack_ask(acked), waits=True))
 
-    async def give_back(self, broker_name: str, rows: Acked) -> None:
+    async def give_back(self, broker_name: str, rows: AckedByDelivery) -> None:
         """Return messages that no consumer has seen: they are visible at once, and the delivery is not counted."""
         _, member, body, timeout_s = self._ack_ask(rows)
         raise_for_code(await self._request(broker_name, (RequestCode.RETURN_MESSAGES, member, body, timeout_s)))
@@ -165,11 +165,11 @@ class PopRequests:
             with suppress(RequestCodeNotSupported):
                 connection.notify(code, self._member, body)
 
-    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+    def start_ack(self, broker_name: str, acked: AckedByDelivery, answered: Callable[[Dead | RlabError], None]) -> bool:
         """Like `ack` without a task; see `start_pop`."""
         return self._start(broker_name, self._ack_ask(acked), _Call(partial(_read_dead, broker_name), answered))
 
-    def _ack_ask(self, acked: Acked) -> _Ask:
+    def _ack_ask(self, acked: AckedByDelivery) -> _Ask:
         body = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
         return RequestCode.BATCH_ACK_MESSAGE, self._member, body, self._instance.config.request_timeout_s
 

@@ -26,7 +26,7 @@ import msgpack
 from model.errors import ConnectFailed, InvalidParameter, MessageIllegal, RequestCodeNotSupported, RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
 from model.message_queue import MessageQueue
-from remoting.command import Command, refusal_of
+from remoting.command import Command, error_of_response
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
@@ -80,7 +80,7 @@ class _SendBatch(SharedRequest):
     def set_result(self, response: Command) -> None:
         """Give every sender its offset, or the broker's refusal."""
         if response.code:
-            error = refusal_of(response)
+            error = error_of_response(response)
             if self.refused is None:
                 self.set_exception(error)
             else:

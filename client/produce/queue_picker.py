@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import InvalidParameter, NetworkError, NotAuthenticated, RlabError, ServerError
 from model.message_queue import MessageQueue, check_queue
 from model.response_code import ResponseCode
@@ -190,5 +190,5 @@ def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     try:
         encoded = key.encode("utf-8", "surrogatepass")
     except AttributeError:
-        raise InvalidParameter(f"key must be a string, got {shown(key)}") from None
+        raise InvalidParameter(f"key must be a string, got {short_repr(key)}") from None
     return queues[crc32(encoded) % len(queues)]

@@ -158,7 +158,7 @@ class OwnedQueue:
                 await self.wait_progress()
 
 
-def process_queue_for(options: ConsumerOptions, start_offset: int) -> ProcessQueue:
+def make_process_queue(options: ConsumerOptions, start_offset: int) -> ProcessQueue:
     """Make the process queue that a consumer with these options needs, to be pulled from an offset on."""
     limits = {
         "max_count": options.max_queue_count,

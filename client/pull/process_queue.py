@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable
 from operator import attrgetter
 
-from model.counted import counted
+from model.counted import plural
 from model.limits import (
     MAX_PROCESS_QUEUE_BYTES,
     MAX_PROCESS_QUEUE_COUNT,
@@ -154,7 +154,7 @@ class ProcessQueue:
         RocketMQ: DefaultMQPushConsumerImpl.pullMessage, which rounds bytes down to whole MiB; this does not.
         """
         if self.count > self._max_count:
-            return f"{counted(self.count, 'message', 'is', 'are')} unfinished, more than {self._max_count}"
+            return f"{plural(self.count, 'message', 'is', 'are')} unfinished, more than {self._max_count}"
         if self.size_bytes > self._max_bytes:
             return f"{self.size_bytes} bytes are unfinished, more than {self._max_bytes}"
         if self.span > self._max_span:

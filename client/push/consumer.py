@@ -26,7 +26,7 @@ from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.consumption import PopConsumption
 from client.pull.owned_queue import OwnedQueue
-from client.push.runs import Awaited, run_listener
+from client.push.runs import PendingCall, run_listener
 from client.push.services import ConsumeConcurrently, ConsumeOrderly, FailureHandler, log_exhausted, retry_locally
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
@@ -218,7 +218,7 @@ class PushConsumer(GroupConsumer):
         """Number of ignored listener results: their queue or message had gone to another member, or was reset."""
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
-    def _listen(self, messages: Messages) -> Awaited:
+    def _listen(self, messages: Messages) -> PendingCall:
         # Not a coroutine itself: each coroutine between the queue and the listener adds a twentieth to the cost of a
         # dispatch.
         listener = self._listener_of(messages[0])
@@ -249,7 +249,7 @@ class PushConsumer(GroupConsumer):
         owned.dispatch_counts.add(messages, self.config.clock_ms())
         await self._finish(owned, messages, await self._listen(messages))
 
-    async def _finish(self, owned: OwnedQueue, messages: Messages, result: Result | Awaited) -> None:
+    async def _finish(self, owned: OwnedQueue, messages: Messages, result: Result | PendingCall) -> None:
         settled = await result if isinstance(result, CoroutineType) else cast(Result, result)
         assert self._service is not None, "messages are consumed after the start"
         if owned.detached:

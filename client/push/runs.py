@@ -28,8 +28,8 @@ from client.pull.owned_queue import OwnedQueue
 from model.limits import RUN_MESSAGES, RUN_S
 from model.message import MessageExt
 
-Awaited = Coroutine[Any, Any, Result]
-Outcome = tuple[Messages, Result | Awaited]
+PendingCall = Coroutine[Any, Any, Result]
+Outcome = tuple[Messages, Result | PendingCall]
 """A batch that ended a run: with its result, or with what to await for it."""
 
 _SUCCESS = ConsumeResult.SUCCESS
@@ -37,7 +37,7 @@ _SUCCESS = ConsumeResult.SUCCESS
 
 def run_listener(
     call: ListenerCall,
-    listen: Callable[[Messages], Awaited],
+    listen: Callable[[Messages], PendingCall],
     owned: OwnedQueue,
     batch_size: int,
     clock: Callable[[], float],
@@ -71,7 +71,7 @@ def run_listener(
 
 def _call_in_context(
     call: ListenerCall,
-    listen: Callable[[Messages], Awaited],
+    listen: Callable[[Messages], PendingCall],
     owned: OwnedQueue,
     run: list[MessageExt],
     batch_size: int,

@@ -25,7 +25,7 @@ from client.allocate import AllocateMessageQueueStrategy
 from client.instance.schedule import RebalancePass
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.requests import Grant, LeaseRequests
-from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.pull.owned_queue import OwnedQueue, make_process_queue
 from client.rebalance import ownership_acts as acts
 from client.rebalance import ownership_events as events
 from client.rebalance.lease_commits import LeaseCommits
@@ -130,7 +130,7 @@ class LeasedQueues(PulledQueues):
         return self._leases.unconfirmed(self.owned.values())
 
     def _holding(self, queue: MessageQueue, grant: Grant, cause: str) -> OwnedQueue:
-        process_queue = process_queue_for(self._options, grant.start_offset)
+        process_queue = make_process_queue(self._options, grant.start_offset)
         return OwnedQueue(queue, grant.token, process_queue, cause, grant.session)
 
     def _start(self, owned: OwnedQueue) -> None:

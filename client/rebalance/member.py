@@ -18,7 +18,7 @@ import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.allocate.strategy import AssignedByBroker, usable
-from client.config import ClientConfig, SpokenDialect
+from client.config import ClientConfig, ServerDialect
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.member import ClientLifecycle, GroupMember, ServiceState
@@ -39,7 +39,7 @@ from model.heartbeat import ConsumerData, ConsumeType, MessageModel, check_subsc
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.quirks import Quirk
-from model.subscription import Expression, SubscriptionData, subscription_of
+from model.subscription import Expression, SubscriptionData, make_subscription
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class GroupConsumer(ClientLifecycle, GroupMember):
         instance = await acquire_instance(self.config)
         try:
             await self._background.start()
-            if instance.config.dialect is SpokenDialect.ROCKETMQ:
+            if instance.config.dialect is ServerDialect.ROCKETMQ:
                 self.options = fit_for_rocketmq(self.options)
                 self.session_timeout_s = self.options.session_timeout_s
             self._instance = instance
@@ -244,12 +244,12 @@ class GroupConsumer(ClientLifecycle, GroupMember):
             )
         check_subscriptions(self.group, {topic, *self._subscriptions})
         version = self._subscription_version + 1
-        self._subscriptions[topic] = subscription_of(topic, expression, version)
+        self._subscriptions[topic] = make_subscription(topic, expression, version)
         self._subscription_version = version
         self._is_member = True
         if with_retry:
             retry = retry_topic(self.group)
-            self._subscriptions.setdefault(retry, subscription_of(retry, "*", version))
+            self._subscriptions.setdefault(retry, make_subscription(retry, "*", version))
         self._restart_pulls({topic})
 
     def _restart_pulls(self, topics: Collection[str]) -> None:
@@ -394,7 +394,7 @@ class GroupConsumer(ClientLifecycle, GroupMember):
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
             rejoin_within_s=self.options.rejoin_within_s,
-            ordered=self.options.order != ConsumeOrder.NONE and instance.config.dialect is SpokenDialect.ROCKETMQ,
+            ordered=self.options.order != ConsumeOrder.NONE and instance.config.dialect is ServerDialect.ROCKETMQ,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
             subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
         )

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
-from model.arguments import shown
-from model.counted import counted
+from model.arguments import short_repr
+from model.counted import plural
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
@@ -157,17 +157,17 @@ def _checked_share(
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # CancelledError too: a call that does not wait cannot be cancelled
-        what = shown(error, 1000)
+        what = short_repr(error, 1000)
         raise StrategyError(
-            f"{where} raised {what} for {counted(len(queues), 'queue')}, {counted(members, 'member')}"
+            f"{where} raised {what} for {plural(len(queues), 'queue')}, {plural(members, 'member')}"
         ) from error
     taken: set[MessageQueue] = set()
     for queue in share:
         # The isinstance test is needed: an equal plain tuple would pass, and an unhashable object would raise below.
         if not isinstance(queue, MessageQueue) or not _contains(queues, queue):
-            raise StrategyError(f"{where} returned {shown(queue)} which it was not given")
+            raise StrategyError(f"{where} returned {short_repr(queue)} which it was not given")
         if queue in taken:
-            raise StrategyError(f"{where} returned {shown(queue)} twice")
+            raise StrategyError(f"{where} returned {short_repr(queue)} twice")
         taken.add(queue)
     return share
 

@@ -17,13 +17,13 @@ from client.instance.events import QueueEvents
 from client.leases.offset_store import OffsetStore
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.pull.loop import PullCallbacks, PullLoop
-from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
+from client.pull.owned_queue import DispatchCounts, OwnedQueue, make_process_queue
 from client.rebalance import ownership_acts as acts
 from client.rebalance import ownership_events as events
 from client.rebalance.ownership import MemberContext
 from client.rebalance.ownership_table import OwnershipTable
 from client.trigger import Trigger
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
@@ -140,7 +140,7 @@ class PulledQueues(ABC):
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull an owned queue from another offset on; its fetched messages are dropped."""
-        process_queue = process_queue_for(self._options, offset)
+        process_queue = make_process_queue(self._options, offset)
         again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.incarnation)
         self._apply(events.QueueRestarted(owned, again))
         return again
@@ -151,7 +151,7 @@ class PulledQueues(ABC):
         logger.warning(
             "%s: group %s on %s goes on at %d instead of %d: %s",
             *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
-            f"{counted(next_offset - wanted, 'message', 'was', 'were')} deleted unread"
+            f"{plural(next_offset - wanted, 'message', 'was', 'were')} deleted unread"
             if next_offset >= wanted
             else "the queue ends there",
         )

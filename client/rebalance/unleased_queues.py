@@ -15,7 +15,7 @@ import anyio
 
 from client.instance.schedule import RebalancePass
 from client.leases.offset_store import NO_LEASE, OffsetStore
-from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.pull.owned_queue import OwnedQueue, make_process_queue
 from client.rebalance import ownership_events as events
 from client.rebalance.ownership import MemberContext
 from client.rebalance.pulled_queues import PulledQueues
@@ -74,7 +74,7 @@ class UnleasedQueues(PulledQueues):
             for queue in ask.wanted:
                 if queue in starts and queue in still:
                     process_queue, incarnation = (
-                        process_queue_for(self._options, starts[queue]),
+                        make_process_queue(self._options, starts[queue]),
                         self._starts.incarnation_of(queue),
                     )
                     begun = OwnedQueue(queue, NO_LEASE, process_queue, cause, incarnation=incarnation)

@@ -15,7 +15,7 @@ import msgpack
 from client.produce.batcher import SharedRequest
 from model.errors import RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
-from remoting.command import Command, refusal_of
+from remoting.command import Command, error_of_response
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
@@ -42,7 +42,7 @@ class _Rows(SharedRequest):
     def set_result(self, response: Command) -> None:
         """Give every caller its part: the offset of its half message, or the outcome of its end."""
         if response.code:
-            self.set_exception(refusal_of(response))
+            self.set_exception(error_of_response(response))
             return
         results: Any
         if self.code is RequestCode.SEND_HALF_MESSAGE:

@@ -19,7 +19,7 @@ import anyio
 
 from rlab.model.message import MessageExt
 from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
-from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.testbed.simulation.cluster.scenes import Scene, SceneStart, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0
@@ -34,7 +34,7 @@ async def two_members(cluster: SimulatedCluster) -> None:
     await anyio.sleep(4)
 
 
-async def join(cluster: SimulatedCluster) -> Began:
+async def join(cluster: SimulatedCluster) -> SceneStart:
     """c2 joins c1."""
     await cluster.create_topic("orders", queues=2)
     await cluster.start_consumer("billing", "orders")
@@ -46,7 +46,7 @@ async def join(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def refused(cluster: SimulatedCluster) -> Began:
+async def refused(cluster: SimulatedCluster) -> SceneStart:
     """c2 joins while a listener of c1 has a message of a queue that c2 should have."""
 
     async def work(message: MessageExt) -> None:
@@ -65,7 +65,7 @@ async def refused(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def unregister(cluster: SimulatedCluster) -> Began:
+async def unregister(cluster: SimulatedCluster) -> SceneStart:
     """c2 is shut down."""
     await two_members(cluster)
     began = now(cluster)
@@ -74,7 +74,7 @@ async def unregister(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def close(cluster: SimulatedCluster) -> Began:
+async def close(cluster: SimulatedCluster) -> SceneStart:
     """The process of c2 is killed, and its connections close."""
     await two_members(cluster)
     began = now(cluster)
@@ -83,7 +83,7 @@ async def close(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def expiry(cluster: SimulatedCluster) -> Began:
+async def expiry(cluster: SimulatedCluster) -> SceneStart:
     """The process of c2 hangs: its connections stay open, and nothing arrives over them."""
     await two_members(cluster)
     began = now(cluster)
@@ -92,7 +92,7 @@ async def expiry(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def restart(cluster: SimulatedCluster) -> Began:
+async def restart(cluster: SimulatedCluster) -> SceneStart:
     """broker-b crashes, and is started again at once."""
     await two_members(cluster)
     began = now(cluster)

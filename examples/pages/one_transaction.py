@@ -19,7 +19,7 @@ import anyio
 from rlab.client import Message, MessageExt, TransactionState
 from rlab.testbed.simulation.cluster.clients import SimulatedTransactionProducer
 from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
-from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.testbed.simulation.cluster.scenes import Scene, SceneStart, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 GROUP, TOPIC = "shop", "payments"
@@ -48,7 +48,7 @@ class Shop:
                 await anyio.sleep(until_the_end_s)
 
 
-async def opened(cluster: SimulatedCluster) -> tuple[Shop, SimulatedTransactionProducer, Began]:
+async def opened(cluster: SimulatedCluster) -> tuple[Shop, SimulatedTransactionProducer, SceneStart]:
     """A shop with its first process, and a consumer of its messages."""
     await cluster.create_topic(TOPIC, queues=1, brokers=["broker-a"])
     await cluster.start_consumer("billing", TOPIC)
@@ -59,7 +59,7 @@ async def opened(cluster: SimulatedCluster) -> tuple[Shop, SimulatedTransactionP
     return shop, process, now(cluster)
 
 
-async def commit(cluster: SimulatedCluster) -> Began:
+async def commit(cluster: SimulatedCluster) -> SceneStart:
     """The local branch takes 40 ms, then its block ends."""
     shop, process, began = await opened(cluster)
     await shop.order(process, 0.04)
@@ -67,7 +67,7 @@ async def commit(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def crash(cluster: SimulatedCluster) -> Began:
+async def crash(cluster: SimulatedCluster) -> SceneStart:
     """p1 is killed after the local branch and before the end; p2 of the same group is asked."""
     shop, process, _ = await opened(cluster)
     await shop.start("p2")
@@ -79,7 +79,7 @@ async def crash(cluster: SimulatedCluster) -> Began:
     return began
 
 
-async def alone(cluster: SimulatedCluster) -> Began:
+async def alone(cluster: SimulatedCluster) -> SceneStart:
     """p1 is killed at the same moment, and there is no other process of its group until p2 starts, 12 s later."""
     shop, process, began = await opened(cluster)
     await killed(shop, process)

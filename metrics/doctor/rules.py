@@ -14,8 +14,8 @@ from client.admin.records import GroupInfo, QueueProgress
 from metrics.doctor.copies import another_copy, copies
 from metrics.doctor.problems import Diagnosis, Problem, make_diagnosis
 from metrics.doctor.snapshot import Snapshot
-from model.absent_broker import in_time
-from model.counted import counted
+from model.absent_broker import format_duration
+from model.counted import plural
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
@@ -61,14 +61,14 @@ def _absent_brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
             continue  # a replica of a set, or it left while the doctor was reading: another rule reports it
         topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
         queues = sum(config.read_queue_nums for config in topics)
-        with_it = f", and {counted(queues, 'queue', 'is', 'are')} away with it" if queues else ""
+        with_it = f", and {plural(queues, 'queue', 'is', 'are')} away with it" if queues else ""
         if away.broker_name in snapshot.missing.parts:
             with_it += "; its part of the trace is missing"
         replica = "" if away.is_master else f" id {away.broker_id}"
         yield make_diagnosis(
             Problem.BROKER_AWAY,
             f"broker {away.broker_name}{replica}",
-            f"at {away.address} it {away.reason} {in_time(away.away_s)} ago without a goodbye{with_it}",
+            f"at {away.address} it {away.reason} {format_duration(away.away_s)} ago without a goodbye{with_it}",
         )
 
 
@@ -98,11 +98,11 @@ def _brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
             yield make_diagnosis(
                 Problem.EVENTS_LOST,
                 subject,
-                f"{counted(each.info.events_dropped, 'event')} never reached SYS_TRACE since it started",
+                f"{plural(each.info.events_dropped, 'event')} never reached SYS_TRACE since it started",
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
-            evidence = f"{counted(damaged, 'message', 'is', 'are')} damaged or missing in its files"
+            evidence = f"{plural(damaged, 'message', 'is', 'are')} damaged or missing in its files"
             if copy := another_copy(snapshot, each.name):
                 yield make_diagnosis(Problem.MASTER_DAMAGED, subject, evidence, broker=each.name, replica=str(copy))
             else:
@@ -237,7 +237,7 @@ def _settings(snapshot: Snapshot) -> Iterator[Diagnosis]:
                 yield make_diagnosis(
                     Problem.MEMBER_SUSPENDED,
                     f"group {name}",
-                    f"{member.client_id} is suspended, and owns {counted(len(member.queues), 'queue')}",
+                    f"{member.client_id} is suspended, and owns {plural(len(member.queues), 'queue')}",
                 )
 
 
@@ -265,10 +265,10 @@ _OF_EVENTS: dict[str, Problem] = {
 }
 _EVIDENCE: dict[Problem, Callable[[Event, int], str]] = {
     Problem.LISTENER_HANGS: lambda event, n: (
-        f"listener {event.detail} of {event.client} did not return for {counted(n, 'message')}"
+        f"listener {event.detail} of {event.client} did not return for {plural(n, 'message')}"
     ),
     Problem.DEAD_LETTERS: lambda event, n: (
-        f"{counted(n, 'message', 'became a dead letter', 'became dead letters')}, the last on {event.topic}"
+        f"{plural(n, 'message', 'became a dead letter', 'became dead letters')}, the last on {event.topic}"
     ),
     Problem.MESSAGES_MISSED: lambda event, n: (
         f"{event.client} had to skip messages of {event.topic} that are not there any more"
@@ -321,7 +321,7 @@ def _restless(snapshot: Snapshot) -> Iterator[Diagnosis]:
             yield make_diagnosis(
                 Problem.GROUP_RESTLESS,
                 f"group {group}",
-                f"{counted(n, 'time')} a member joined in place of one that had left, in {minutes:.0f} minutes; the "
+                f"{plural(n, 'time')} a member joined in place of one that had left, in {minutes:.0f} minutes; the "
                 f"group had at most {joins.peak} members at a time",
             )
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 from model.errors import FilterIllegal
 from model.limits import MAX_COMPILED_FILTERS
-from model.sql.evaluate import Properties, condition_of
+from model.sql.evaluate import Properties, compile_condition
 from model.sql.parse import parse
-from model.sql.values import Mistyped
+from model.sql.values import MistypedValue
 
 Matches = Callable[[Properties], bool]
 """Whether a message with these properties matches."""
@@ -37,14 +37,14 @@ def compile_filter(text: str) -> Matches:
 @lru_cache(MAX_COMPILED_FILTERS)
 def _compiled(text: str) -> Matches | str:
     try:
-        evaluate = condition_of(parse(text))
+        evaluate = compile_condition(parse(text))
     except FilterIllegal as error:
         return str(error)
 
     def matches(properties: Properties) -> bool:
         try:
             return evaluate(properties) is True
-        except Mistyped:
+        except MistypedValue:
             return False
 
     return matches

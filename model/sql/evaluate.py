@@ -25,7 +25,7 @@ from model.sql.nodes import (
     Text,
     Value,
 )
-from model.sql.values import compare_numbers, equal, order, reader_for
+from model.sql.values import compare_numbers, equal, make_reader, order
 
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]
@@ -44,7 +44,7 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 }
 
 
-def function_of(node: Node) -> Evaluate:
+def compile_function(node: Node) -> Evaluate:
     """Compile a node; the function raises Mistyped for a message whose values cannot be compared."""
     match node:
         case Property(name):
@@ -54,15 +54,15 @@ def function_of(node: Node) -> Evaluate:
         case Negation(of):
             return _negation(of)
         case Not(of):
-            return _not(condition_of(of))
+            return _not(compile_condition(of))
         case Logic(is_and, parts):
-            return _logic(is_and, tuple(map(condition_of, parts)))
+            return _logic(is_and, tuple(map(compile_condition, parts)))
         case Equal():
             return _equal(node)
         case Ordering():
             return _comparison(node)
         case IsNull(of):
-            inner = function_of(of)
+            inner = compile_function(of)
             return lambda properties: inner(properties) is None
         case In():
             return _in(node)
@@ -70,19 +70,19 @@ def function_of(node: Node) -> Evaluate:
             return _text(node)
 
 
-def condition_of(node: Node) -> Evaluate:
+def compile_condition(node: Node) -> Evaluate:
     """Compile a node where a condition stands, as a whole filter: a property there is a text, which is not true."""
     if isinstance(node, Property):
         name = node.name
         return lambda properties: False if name in properties else None
-    return function_of(node)
+    return compile_function(node)
 
 
 def _negation(of: Node) -> Evaluate:
     number = _number_of(Negation(of))
     if number is not None:
         return lambda properties: number
-    inner = function_of(of)
+    inner = compile_function(of)
 
     def negated(properties: Properties) -> None:
         inner(properties)  # it may be Mistyped; else it is not a number
@@ -137,7 +137,7 @@ def _equal(node: Equal) -> Evaluate:
             return None if value is None else value == wanted
 
         return is_text
-    first, second = function_of(left), function_of(right)
+    first, second = compile_function(left), compile_function(right)
     return lambda properties: equal(first(properties), second(properties))
 
 
@@ -146,7 +146,7 @@ def _comparison(node: Ordering) -> Evaluate:
     number = _number_of(right)
     if isinstance(left, Property) and number is not None:
         # The usual filter of numbers. Only doubles need Java's order: it has two zeros, and a place for NaN.
-        name, read, bound = left.name, reader_for(number), number
+        name, read, bound = left.name, make_reader(number), number
         above = _OPERATORS[node.operator]
         is_double = isinstance(number, float)
 
@@ -157,7 +157,7 @@ def _comparison(node: Ordering) -> Evaluate:
             return holds(compare_numbers(read(value), bound)) if is_double else above(read(value), bound)
 
         return is_beyond
-    first, second = function_of(left), function_of(right)
+    first, second = compile_function(left), compile_function(right)
 
     def is_above(properties: Properties) -> bool | None:
         value = first(properties)
@@ -179,7 +179,7 @@ def _in(node: In) -> Evaluate:
 
 
 def _text(node: Text) -> Evaluate:
-    inner, text, negated = function_of(node.of), node.text, node.negated
+    inner, text, negated = compile_function(node.of), node.text, node.negated
     holds: dict[str, Callable[[str], bool]] = {
         "CONTAINS": lambda value: text in value,
         "STARTSWITH": lambda value: value.startswith(text),

@@ -22,7 +22,7 @@ _TEXTS = frozenset((str,))
 _unpack = msgpack.unpackb
 
 
-def properties_in(buffer: bytes, start: int, stop: int) -> dict[str, str]:
+def read_properties(buffer: bytes, start: int, stop: int) -> dict[str, str]:
     """Return the properties of the payload in a part of a buffer; none where it is not a message."""
     try:
         fields: Any = _unpack(_OF_FIVE + buffer[_after_body(buffer, start, stop) : stop])

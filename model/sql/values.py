@@ -2,7 +2,7 @@
 
 Properties are texts. Beside a number they are read as a number of that kind, so `10.5` is not a whole number and
 `price > 10` has no answer for it, while `price > 10.0` has one. A text that cannot be read makes the whole message fail
-the filter: `Mistyped`.
+the filter: `MistypedValue`.
 RocketMQ: ComparisonExpression.__compare; Java: Integer.valueOf, Long.valueOf, Double.valueOf, Double.compareTo.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from model.sql.nodes import Long, Value
 
 
-class Mistyped(Exception):
+class MistypedValue(Exception):
     """Two values cannot be compared, so the message does not match."""
 
 
@@ -34,14 +34,14 @@ _BLANK = "".join(map(chr, range(33)))  # as of String.trim
 def _whole(text: str, last: int) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= _LAST_OF_BMP):
-        raise Mistyped
+        raise MistypedValue
     if len(digits) > _DIGITS_OF_LONG:
         digits = digits.lstrip("0") or "0"
         if len(digits) > _DIGITS_OF_LONG:
-            raise Mistyped
+            raise MistypedValue
     value = -int(digits) if text[0] == "-" else int(digits)
     if not -last - 1 <= value <= last:
-        raise Mistyped
+        raise MistypedValue
     return value
 
 
@@ -60,7 +60,7 @@ def read_double(text: str) -> float:
     text = text.strip(_BLANK)
     found = _DOUBLE.fullmatch(text)
     if found is None:
-        raise Mistyped
+        raise MistypedValue
     text = text.rstrip("fFdD") if found["hex"] is None else text[: found.end("hex")]
     try:
         return float(text) if found["hex"] is None else float.fromhex(text)
@@ -81,7 +81,7 @@ _READERS: dict[type[Any], Callable[[str], Value]] = {
 }
 
 
-def reader_for(value: Value) -> Callable[[str], Value]:
+def make_reader(value: Value) -> Callable[[str], Value]:
     """Return the function that reads a text as a value of this kind; the value is neither a text nor NULL."""
     return _READERS[type(value)]
 
@@ -96,7 +96,7 @@ def compare(left: Value, right: Value) -> int:
     if kind is not other:
         if kind is bool:
             if other is str:
-                raise Mistyped  # Java casts the wrong one of the two
+                raise MistypedValue  # Java casts the wrong one of the two
             return -1
         if kind is str:
             left = _READERS[other](left)  # type: ignore[arg-type]  # by `kind`

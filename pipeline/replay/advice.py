@@ -9,7 +9,7 @@ from model.errors import ConfigError
 from pipeline.replay.costs import Costs
 
 if TYPE_CHECKING:
-    from pipeline.replay.job import Tried
+    from pipeline.replay.job import TriedRules
 
 SORTS = {
     "all": "",
@@ -42,7 +42,7 @@ def check_sort(name: str) -> str:
     return name
 
 
-def ranked(tried: Iterable[Tried], sort: str = "all") -> list[Tried]:
+def rank_rules(tried: Iterable[TriedRules], sort: str = "all") -> list[TriedRules]:
     """Return the configurations, the best first; of configurations with equal costs only the first is kept."""
     different = list({each.costs: each for each in reversed(list(tried))}.values())
     cost = SORTS[sort]
@@ -52,7 +52,7 @@ def ranked(tried: Iterable[Tried], sort: str = "all") -> list[Tried]:
     )
 
 
-def counts(tried: Sequence[Tried], front: Sequence[bool]) -> str:
+def counts(tried: Sequence[TriedRules], front: Sequence[bool]) -> str:
     """Describe the number of configurations, and of configurations on the Pareto front.
 
     Equal costs are one point of the picture and one row of the table, so the text has both numbers of the front.
@@ -61,12 +61,12 @@ def counts(tried: Sequence[Tried], front: Sequence[bool]) -> str:
     return f"{len(tried)} configurations; Pareto front: {len(costs)}, with {len(set(costs))} different costs"
 
 
-def _ranks(one: Tried, others: Sequence[Tried]) -> int:
+def _ranks(one: TriedRules, others: Sequence[TriedRules]) -> int:
     """Count the costs in which other configurations are better: lowest for one that is good in every cost."""
     return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
 
 
-def advice(best: Tried, replayed: Tried, sort: str = "all") -> str:
+def advice(best: TriedRules, replayed: TriedRules, sort: str = "all") -> str:
     """Recommend a configuration, with its gains and losses against `replayed`, which has the rules of the trace."""
     better, worse = _differences(best.costs, replayed.costs), _differences(replayed.costs, best.costs)
     by = (
@@ -78,10 +78,10 @@ def advice(best: Tried, replayed: Tried, sort: str = "all") -> str:
         return "Keep the rules of the trace: the best configuration lowers none of the costs."
     wins = _compared(best.costs, replayed.costs, better)
     loses = f"; it costs {_compared(best.costs, replayed.costs, worse)}" if worse else "; it costs nothing"
-    return f"Choose {named(best)}, because {by}: {wins} under the rules of the trace{loses}."
+    return f"Choose {describe_rules(best)}, because {by}: {wins} under the rules of the trace{loses}."
 
 
-def named(tried: Tried) -> str:
+def describe_rules(tried: TriedRules) -> str:
     """Describe the rules of a configuration."""
     rules = tried.rules
     return (

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model.events import Event
-from pipeline.replay.job import Trials, Tried, costs_batch
-from pipeline.replay.recorded import Recorded
+from pipeline.replay.job import Trials, TriedRules, costs_batch
+from pipeline.replay.recorded import RecordedGroup
 from pipeline.replay.rules import Rules
 from pipeline.trace.alone import is_for_one_process, read_events
 from pipeline.trace.files import other_lines, plain_files
@@ -38,13 +38,13 @@ def collect_events(files: Sequence[Path], report: Callable[[str], object] = lamb
     return events
 
 
-def try_all(recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None = None) -> list[Tried]:
+def try_all(recorded: RecordedGroup, rules: Sequence[Rules], capacity_per_s: float | None = None) -> list[TriedRules]:
     """Replay a trace under each of these rules, in their order."""
     trials = Trials(recorded, capacity_per_s)
     return [trials.run(each) for each in rules]
 
 
-def write_costs(tried: Sequence[Tried], folder: Path) -> None:
+def write_costs(tried: Sequence[TriedRules], folder: Path) -> None:
     """Write the table of `job.try_all` to a folder, which is replaced, as Parquet."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

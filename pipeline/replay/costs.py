@@ -1,6 +1,6 @@
 """Costs of a replay: moves, time without an owner, duplicate messages, lag, imbalance. Pure.
 
-Moves, orphan time, silence and imbalance are counted (`counted.py`). Duplicates and lag are estimated: messages arrive
+Moves, orphan time, silence and imbalance are counted (`figures.py`). Duplicates and lag are estimated: messages arrive
 as in the trace, and a member processes at most `capacity_per_s` of them, from all its queues in turn. The lag assumes a
 group that keeps up in quiet times; it serves to compare rules, and does not predict the effect of a slow listener.
 
@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
-from pipeline.replay.counted import counted, silent_ms
-from pipeline.replay.recorded import Recorded
+from pipeline.replay.figures import replay_figures, silent_ms
+from pipeline.replay.recorded import RecordedGroup
 from pipeline.replay.replay import ReplayOutcome, Span
 from pipeline.replay.rules import Handover
 
@@ -43,7 +43,7 @@ class Costs(NamedTuple):
     imbalance: float  # largest minus smallest number of queues of a member, on average over time
 
 
-def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, capacity_per_s: float) -> Costs:
+def compute_costs(recorded: RecordedGroup, handover: Handover, outcome: ReplayOutcome, capacity_per_s: float) -> Costs:
     """Compute the costs of replaying `recorded` with this handover; a member processes `capacity_per_s` messages."""
     spans: dict[MessageQueue, list[Span]] = defaultdict(list)
     for span in outcome.spans:
@@ -51,7 +51,7 @@ def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, cap
             spans[span.queue].append(span)
     for of_queue in spans.values():
         of_queue.sort(key=lambda span: span.from_ms)
-    totals = counted(recorded, outcome)
+    totals = replay_figures(recorded, outcome)
     return Costs(
         moves=totals.moves,
         orphan_s=totals.orphan_ms / 1000,
@@ -62,7 +62,7 @@ def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, cap
     )
 
 
-def capacity_of(recorded: Recorded) -> float:
+def estimate_capacity(recorded: RecordedGroup) -> float:
     """Return the messages a second that a member can process: the maximum between two commits; at least 1."""
     window_ms, most = max(1_000.0, recorded.timing.persist_ms), 0
     for reports in recorded.dispatched.values():
@@ -115,7 +115,7 @@ class _Arrived:
         return float(until - since)
 
 
-def _duplicates(recorded: Recorded, handover: Handover, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+def _duplicates(recorded: RecordedGroup, handover: Handover, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
     persist_ms, total = recorded.timing.persist_ms, 0.0
     for queue, of_queue in spans.items():
         arrived = _Arrived(recorded.arrivals.get(queue, []))
@@ -140,7 +140,7 @@ def _committed_ms(span: Span, at_ms: float, persist_ms: float) -> float:
     return at_ms - max(0.0, at_ms - span.from_ms) % persist_ms
 
 
-def _lag_p99(recorded: Recorded, spans: Mapping[MessageQueue, Sequence[Span]], capacity_per_s: float) -> float:
+def _lag_p99(recorded: RecordedGroup, spans: Mapping[MessageQueue, Sequence[Span]], capacity_per_s: float) -> float:
     queues = sorted(recorded.arrivals.keys() & spans.keys())
     if not queues:
         return 0.0

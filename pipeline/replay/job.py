@@ -12,8 +12,8 @@ from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
 from model.limits import MEMBER_EXPIRY_S
-from pipeline.replay.costs import Costs, capacity_of, costs_of
-from pipeline.replay.recorded import Recorded, groups_in, read_recorded
+from pipeline.replay.costs import Costs, compute_costs, estimate_capacity
+from pipeline.replay.recorded import RecordedGroup, groups_in, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
 from pipeline.replay.targets import MemberTargets
@@ -76,7 +76,7 @@ class Grid:
         return found
 
 
-class Tried(NamedTuple):
+class TriedRules(NamedTuple):
     """One set of rules and its costs."""
 
     rules: Rules
@@ -111,7 +111,7 @@ def collect_events(
     return [Event(*values) for values in zip(*columns, strict=True)]
 
 
-def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
+def read_group(events: Sequence[Event], group: str | None) -> RecordedGroup:
     """Read this group of a trace, by default its only one.
 
     Raises:
@@ -130,8 +130,8 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
     return read_recorded(events, groups[0])
 
 
-def baseline_of(
-    recorded: Recorded, was_timeout_s: float, strategy: str | None = None, candidates: Iterable[str] = ()
+def find_baseline(
+    recorded: RecordedGroup, was_timeout_s: float, strategy: str | None = None, candidates: Iterable[str] = ()
 ) -> Baseline:
     """Find the rules with which a trace was recorded.
 
@@ -151,7 +151,7 @@ def baseline_of(
     return min(found, key=lambda baseline: baseline.wrong_queues)
 
 
-def wrong_queues(recorded: Recorded, outcome: ReplayOutcome) -> int:
+def wrong_queues(recorded: RecordedGroup, outcome: ReplayOutcome) -> int:
     """Count the queues whose sequence of owners differs from the trace."""
     was: dict[Any, list[str]] = {}
     now: dict[Any, list[str]] = {}
@@ -167,13 +167,13 @@ class Trials:
     A member processes `capacity_per_s` messages; without it, as many as the trace shows.
     """
 
-    def __init__(self, recorded: Recorded, capacity_per_s: float | None = None) -> None:
+    def __init__(self, recorded: RecordedGroup, capacity_per_s: float | None = None) -> None:
         self._recorded = recorded
-        self._capacity_per_s = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
+        self._capacity_per_s = estimate_capacity(recorded) if capacity_per_s is None else capacity_per_s
         self._known: dict[tuple[Any, ...], Costs] = {}
         self._targets: dict[str, MemberTargets] = {}  # by strategy
 
-    def run(self, rules: Rules) -> Tried:
+    def run(self, rules: Rules) -> TriedRules:
         """Replay the trace under these rules and compute the costs."""
         targets = self._targets.get(rules.strategy)
         if targets is None:
@@ -182,19 +182,19 @@ class Trials:
         key = (rules.handover, outcome.moves, outcome.spans, outcome.alive, outcome.expired)
         costs = self._known.get(key)
         if costs is None:
-            costs = costs_of(self._recorded, rules.handover, outcome, self._capacity_per_s)
+            costs = compute_costs(self._recorded, rules.handover, outcome, self._capacity_per_s)
             if len(self._known) >= MAX_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = costs
-        return Tried(rules, costs, outcome.passes)
+        return TriedRules(rules, costs, outcome.passes)
 
 
-def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = None) -> Tried:
+def try_rules(recorded: RecordedGroup, rules: Rules, capacity_per_s: float | None = None) -> TriedRules:
     """Replay a trace under some rules and compute the costs."""
     return Trials(recorded, capacity_per_s).run(rules)
 
 
-def as_recorded(recorded: Recorded, replayed: Tried) -> Tried:
+def as_recorded(recorded: RecordedGroup, replayed: TriedRules) -> TriedRules:
     """Return the replay with the counted costs of the trace itself; the estimated costs stay."""
     figures = recorded.figures
     counted = replayed.costs._replace(
@@ -204,7 +204,7 @@ def as_recorded(recorded: Recorded, replayed: Tried) -> Tried:
 
 
 def try_all(
-    spark: SparkSession, recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None = None
+    spark: SparkSession, recorded: RecordedGroup, rules: Sequence[Rules], capacity_per_s: float | None = None
 ) -> DataFrame:
     """Replay a trace under each of these rules, lazily, with the columns of `COSTS_SCHEMA`."""
     shared = spark.sparkContext.broadcast(recorded)
@@ -217,7 +217,7 @@ def try_all(
     return spark.range(0, len(rules), 1, min(len(rules), 512)).mapInArrow(compute, COSTS_SCHEMA)
 
 
-def costs_batch(numbered: Sequence[tuple[int, Tried]]) -> pa.RecordBatch:
+def costs_batch(numbered: Sequence[tuple[int, TriedRules]]) -> pa.RecordBatch:
     """Return configurations, each with its number among the rules, with the columns of `COSTS_SCHEMA`."""
     import pyarrow as pa  # noqa: PLC0415 - in a worker
 
@@ -236,11 +236,11 @@ def costs_batch(numbered: Sequence[tuple[int, Tried]]) -> pa.RecordBatch:
     )
 
 
-def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:
+def collect_tried(table: DataFrame, rules: Sequence[Rules]) -> list[TriedRules]:
     """Collect the result of `try_all`, in the order of the rules."""
     rows = {row["number"]: row for row in table.collect()}
     return [
-        Tried(each, Costs(*(rows[number][name] for name in Costs._fields)), rows[number]["passes"])
+        TriedRules(each, Costs(*(rows[number][name] for name in Costs._fields)), rows[number]["passes"])
         for number, each in enumerate(rules)
     ]
 

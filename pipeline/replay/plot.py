@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.replay.advice import counts
-from pipeline.replay.job import Tried
+from pipeline.replay.job import TriedRules
 from pipeline.replay.rules import Handover
 
 _COLORS = ("#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
@@ -18,7 +18,7 @@ WIDE = 30
 _MARKERS = {Handover.DRAIN: "o", Handover.CUT: "s", Handover.OVERLAP: "^"}
 
 
-def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, path: Path) -> None:
+def plot_whatif(tried: Sequence[TriedRules], front: Sequence[bool], recorded: TriedRules, path: Path) -> None:
     """Draw two panels: moves against time without an owner, duplicates against lag; `path` is a `.png` or `.svg`.
 
     Configurations with equal costs are one point, with their number beside it. `front` has for each configuration
@@ -42,10 +42,10 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
         axes.plot(getattr(recorded.costs, x), getattr(recorded.costs, y), "*", color="#000000", markersize=16)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        scale, *bounds = axis_of(getattr(each.costs, x) for each in (*tried, recorded))
+        scale, *bounds = choose_axis(getattr(each.costs, x) for each in (*tried, recorded))
         axes.set_xscale(scale)
         axes.set_xlim(*bounds)
-        scale, *bounds = axis_of(getattr(each.costs, y) for each in (*tried, recorded))
+        scale, *bounds = choose_axis(getattr(each.costs, y) for each in (*tried, recorded))
         axes.set_yscale(scale)
         axes.set_ylim(*bounds)
         axes.grid(alpha=0.25)
@@ -68,7 +68,7 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
 
 
 def _draw_points(
-    axes: Any, tried: Sequence[Tried], front: Sequence[bool], costs: tuple[str, str], color_of: dict[str, str]
+    axes: Any, tried: Sequence[TriedRules], front: Sequence[bool], costs: tuple[str, str], color_of: dict[str, str]
 ) -> None:
     points = Counter(
         (
@@ -91,7 +91,7 @@ def _draw_points(
             axes.annotate(f"{count}", at, xytext=(5, 4), textcoords="offset points", fontsize=7, color="#555555")
 
 
-def axis_of(values: Iterable[float]) -> tuple[str, float, float]:
+def choose_axis(values: Iterable[float]) -> tuple[str, float, float]:
     """Return the scale and the bounds of an axis on which these values fill the picture.
 
     A logarithmic axis begins at the smallest value above 0, or below it if there are zeros, to leave space for them.

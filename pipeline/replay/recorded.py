@@ -26,7 +26,7 @@ from model.limits import COMMIT_STORE_S, REBALANCE_INTERVAL_S
 from model.message_queue import MessageQueue
 from pipeline.replay.routes import Routes, read_routes
 from traces.figures.records import GroupTotals
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -101,7 +101,7 @@ class Timing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedGroup:
     """One group of a trace; see the module header. All sequences are in order of time.
 
     Attributes:
@@ -141,7 +141,7 @@ class Recorded:
         return Counter(self.timeouts_ms.values()).most_common(1)[0][0] if self.timeouts_ms else None
 
 
-Timed = tuple[float, Event]
+TimedEvent = tuple[float, Event]
 
 
 def groups_in(events: Iterable[Event]) -> list[str]:
@@ -149,7 +149,7 @@ def groups_in(events: Iterable[Event]) -> list[str]:
     return sorted({event.group for event in events if event.kind == EventKind.MEMBER_JOIN})
 
 
-def read_recorded(events: Iterable[Event], group: str) -> Recorded:
+def read_recorded(events: Iterable[Event], group: str) -> RecordedGroup:
     """Read one group of a trace, from events of brokers and clients; events of equal time have to be in order.
 
     Raises:
@@ -167,7 +167,7 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
     drains = _drains(of_group)
     list_broker = min(event.broker for event in joins)
     has_versions = any(each.version >= 0 for of_client in passes.values() for each in of_client)
-    return Recorded(
+    return RecordedGroup(
         group=group,
         end_ms=timed[-1][0],
         group_ms=of_group[-1][0] - of_group[0][0],
@@ -180,20 +180,20 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
         routes=read_routes(timed),
         drains=drains,
         refusals=_grouped(((e.client, queue_of(e)), at_ms) for at_ms, e in of_group if e.kind == "LOCK_REFUSED"),
-        moves=tuple(moves_of((at_ms, queue_of(e), e.client) for at_ms, e in of_group if e.kind == "LOCK_GRANTED")),
+        moves=tuple(find_moves((at_ms, queue_of(e), e.client) for at_ms, e in of_group if e.kind == "LOCK_GRANTED")),
         interval_ms=_interval_ms(passes),
         timing=_timing(of_group, passes, drains),
         arrivals=_arrivals(of_group),
         dispatched=_grouped((e.client, (at_ms, e.n)) for at_ms, e in of_group if e.kind == "MESSAGES_HANDED_OUT"),
         timeouts_ms=_timeouts_ms(event for _, event in of_group),
-        figures=figures_of(of_all, group).totals(),
+        figures=compute_figures(of_all, group).totals(),
     )
 
 
-def in_order(events: Iterable[Event]) -> list[Timed]:
+def in_order(events: Iterable[Event]) -> list[TimedEvent]:
     """Sort events and add their milliseconds since the first one; see the module header."""
     ordered = sorted(events, key=lambda event: event.t_ms)
-    timed: list[Timed] = []
+    timed: list[TimedEvent] = []
     last_ms = -STEP_MS
     for event in ordered:
         last_ms = max(event.t_ms - ordered[0].t_ms, last_ms + STEP_MS)
@@ -206,7 +206,7 @@ def queue_of(event: Event) -> MessageQueue:
     return MessageQueue(event.topic, event.broker, event.queue_id)
 
 
-def moves_of(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move]:
+def find_moves(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move]:
     """Yield the grants, in order, to another member than the previous grant of the queue."""
     owners: dict[MessageQueue, str] = {}
     for at_ms, queue, client in grants:
@@ -216,7 +216,7 @@ def moves_of(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move
             yield Move(at_ms, queue, before, client)
 
 
-def _changes(events: Sequence[Timed], broker: str) -> Iterable[MemberChange]:
+def _changes(events: Sequence[TimedEvent], broker: str) -> Iterable[MemberChange]:
     for at_ms, event in events:
         if event.kind in _CHANGES and event.broker == broker:
             left = event.kind == EventKind.MEMBER_LEAVE
@@ -227,8 +227,8 @@ def _changes(events: Sequence[Timed], broker: str) -> Iterable[MemberChange]:
             )
 
 
-def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float, str]]:
-    """See `Recorded.returns`: an outage of about the session timeout may cost a member its leases on some brokers."""
+def _returns(events: Sequence[TimedEvent], list_broker: str) -> Iterable[tuple[float, str]]:
+    """See `RecordedGroup.returns`: a member may lose its leases on some brokers by an outage of about its session."""
     removed: set[tuple[str, str]] = set()
     for at_ms, event in events:
         if event.kind == EventKind.MEMBER_LEAVE and event.detail in ("expiry", "close"):
@@ -239,7 +239,7 @@ def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float,
                 yield at_ms, event.client
 
 
-def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
+def _leaves(events: Sequence[TimedEvent]) -> Iterable[MemberLeave]:
     last_request: dict[str, float] = {}
     own: dict[str, float] = {}
     notified: list[float] = []
@@ -263,7 +263,7 @@ def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
             last_request[event.client] = max(last_request.get(event.client, 0.0), at_ms - late_ms)
 
 
-def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
+def _passes(events: Sequence[TimedEvent]) -> dict[str, list[RecordedPass]]:
     passes: dict[str, list[RecordedPass]] = defaultdict(list)
     running: dict[str, RecordedPass] = {}
     for at_ms, event in events:
@@ -286,7 +286,7 @@ def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
     return dict(passes)
 
 
-def _drains(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[tuple[float, float]]]:
+def _drains(events: Sequence[TimedEvent]) -> dict[tuple[str, MessageQueue], list[tuple[float, float]]]:
     drains: dict[tuple[str, MessageQueue], list[tuple[float, float]]] = defaultdict(list)
     for at_ms, event in events:
         if event.kind == EventKind.QUEUE_DROPPED:
@@ -298,7 +298,7 @@ def _drains(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[tupl
     return dict(drains)
 
 
-def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, int]]]:
+def _arrivals(events: Sequence[TimedEvent]) -> dict[MessageQueue, list[tuple[float, int]]]:
     arrivals: dict[MessageQueue, list[tuple[float, int]]] = defaultdict(list)
     for at_ms, event in events:
         if event.kind in (EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) and event.n >= 0:
@@ -336,7 +336,7 @@ def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:
 
 
 def _timing(
-    events: Sequence[Timed],
+    events: Sequence[TimedEvent],
     passes: Mapping[str, list[RecordedPass]],
     drains: Mapping[tuple[str, MessageQueue], list[tuple[float, float]]],
 ) -> Timing:

@@ -28,8 +28,8 @@ from client.rebalance.plan import plan_rebalance
 from client.trigger import Trigger
 from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
-from pipeline.replay.recorded import MemberLeave, Move, Recorded, RecordedPass, moves_of
-from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes, views_of
+from pipeline.replay.recorded import MemberLeave, Move, RecordedGroup, RecordedPass, find_moves
+from pipeline.replay.rules import Handover, Rules, leaves_under, member_views, shifted_changes
 from pipeline.replay.targets import Members, MemberTargets, RouteId
 from pipeline.replay.trace_lookup import NEAR_MS, SAME_MS, TraceLookup
 
@@ -95,7 +95,7 @@ class _Pass:
     granted: list[MessageQueue] = field(default_factory=list)
 
 
-def replay(recorded: Recorded, rules: Rules, targets: MemberTargets | None = None) -> ReplayOutcome:
+def replay(recorded: RecordedGroup, rules: Rules, targets: MemberTargets | None = None) -> ReplayOutcome:
     """Replay the trace of a group under these rules.
 
     Replays of one trace under one strategy may share their `targets`: most of them have the same member lists.
@@ -104,7 +104,7 @@ def replay(recorded: Recorded, rules: Rules, targets: MemberTargets | None = Non
 
 
 class _Replay:
-    def __init__(self, recorded: Recorded, rules: Rules, targets: MemberTargets) -> None:
+    def __init__(self, recorded: RecordedGroup, rules: Rules, targets: MemberTargets) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
         self._lookup = TraceLookup(recorded)
         self._targets = targets
@@ -121,7 +121,7 @@ class _Replay:
         self._changes = shifted_changes(recorded.changes, rules)
         self._change_at = [change.at_ms for change in self._changes]
         self._versions = [change.version for change in recorded.changes]
-        self._views = [(targets.number_of(members), members) for members in views_of(self._changes)]
+        self._views = [(targets.number_of(members), members) for members in member_views(self._changes)]
         self._topics: dict[tuple[str, int, RouteId], tuple[RouteId, tuple[str, ...]]] = {}
 
     def run(self) -> ReplayOutcome:
@@ -135,7 +135,7 @@ class _Replay:
                 self._alive.append((member.alive_since, end_ms, client))
                 for queue, since_ms in member.owned.items():
                     self._spans.append(Span(queue, client, since_ms, end_ms, end_ms, "open"))
-        moves = tuple(moves_of(self._grants))
+        moves = tuple(find_moves(self._grants))
         return ReplayOutcome(
             moves=moves,
             spans=tuple(self._spans),

@@ -13,7 +13,7 @@ from enum import StrEnum
 from client.allocate.registry import check_strategy_name
 from model.errors import ConfigError
 from model.limits import LEASE_CLOSE_GRACE_S, MEMBER_EXPIRY_S
-from pipeline.replay.recorded import STEP_MS, MemberChange, MemberLeave, Recorded
+from pipeline.replay.recorded import STEP_MS, MemberChange, MemberLeave, RecordedGroup
 
 Members = dict[str, tuple[str, ...]]
 
@@ -84,7 +84,7 @@ def _is_back(expiry: MemberChange | MemberLeave, changes: Iterable[MemberChange]
     )
 
 
-def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLeave]]:
+def leaves_under(recorded: RecordedGroup, rules: Rules) -> list[tuple[float, MemberLeave]]:
     """Return the leaves under these rules, each with the time at which the member stopped consuming."""
     found: list[tuple[float, MemberLeave]] = []
     for leave in recorded.leaves:
@@ -102,7 +102,7 @@ def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLe
     return found
 
 
-def views_of(changes: Iterable[MemberChange]) -> list[Members]:
+def member_views(changes: Iterable[MemberChange]) -> list[Members]:
     """Return the member list (client -> topics, sorted) before the first change and after each change."""
     members: Members = {}
     views: list[Members] = [{}]

@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 from client.trigger import Trigger
 from model.message_queue import MessageQueue
-from pipeline.replay.recorded import Recorded
+from pipeline.replay.recorded import RecordedGroup
 
 NEAR_MS = 100.0
 """An event within this time after a trigger is attributed to that trigger."""
@@ -19,9 +19,9 @@ SAME_MS = 1.5
 
 
 class TraceLookup:
-    """Looks up steps of a trace; times are milliseconds, as in `Recorded`."""
+    """Looks up steps of a trace; times are milliseconds, as in `RecordedGroup`."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: RecordedGroup) -> None:
         self._recorded = recorded
 
     def pass_begin(self, client: str, trigger: Trigger, due_ms: float, within_ms: float = NEAR_MS) -> float | None:

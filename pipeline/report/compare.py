@@ -28,7 +28,7 @@ TIMES = (
 """Figures of `Totals` that are times."""
 
 
-def compared(report: Report, against: Report) -> str:
+def compare_runs(report: Report, against: Report) -> str:
     """Return a table for each group that both runs have, and the names of groups that only one has."""
     before = {one.totals.group: one.totals for one in against.groups}
     now = {one.totals.group: one.totals for one in report.groups}
@@ -59,7 +59,7 @@ def _table(before: Totals, now: Totals) -> str:
 
 
 def _row(label: str, before: float | None, now: float | None, *, is_time: bool) -> str:
-    cells = [_text(before, is_time=is_time), _text(now, is_time=is_time), change_of(before, now)]
+    cells = [_text(before, is_time=is_time), _text(now, is_time=is_time), format_change(before, now)]
     return f"<tr><td>{label}</td>{''.join(_cells(cells))}</tr>"
 
 
@@ -74,7 +74,7 @@ def _text(value: float | None, *, is_time: bool) -> str:
     return milliseconds(value) if is_time else f"{value:,.0f}"
 
 
-def change_of(before: float | None, now: float | None) -> str:
+def format_change(before: float | None, now: float | None) -> str:
     """Return the change in per cent of the other run, or a phrase if its value is zero or missing."""
     if before is None or now is None:
         return ""

@@ -20,7 +20,7 @@ from model.events import Event, EventKind
 from model.missing_trace import missing_parts
 from pipeline.arrow_arrays import as_numpy, numbers, scalar, texts
 from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
-from pipeline.report.ownerless import OwnerlessGroup, ownerless_of
+from pipeline.report.ownerless import OwnerlessGroup, find_ownerless
 from traces.figures.faults import KINDS as FAULT_KINDS
 from traces.figures.faults import FaultHistory, FaultRow
 from traces.figures.records import GroupTotals, order_of
@@ -158,14 +158,14 @@ def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> li
     wanted = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
     if not wanted:
         return []
-    own = (event for event in events_of(events, OWNERLESS_KINDS) if event.group in wanted)
-    return ownerless_of(own, owners, started_ms)
+    own = (event for event in read_events_of_kinds(events, OWNERLESS_KINDS) if event.group in wanted)
+    return find_ownerless(own, owners, started_ms)
 
 
 def _faults(events: Path) -> list[FaultRow]:
     """Return the faults of the trace."""
     faults = FaultHistory()
-    for event in sorted(events_of(events, FAULT_KINDS), key=order_of):
+    for event in sorted(read_events_of_kinds(events, FAULT_KINDS), key=order_of):
         faults.feed(event)
     return faults.rows
 
@@ -345,7 +345,7 @@ def _rows(table: pa.Table, most: int | None = None) -> Rows:
     return rows
 
 
-def events_of(folder: Path, kinds: frozenset[str]) -> Iterator[Event]:
+def read_events_of_kinds(folder: Path, kinds: frozenset[str]) -> Iterator[Event]:
     """Yield the events of these kinds in the table `events`, file by file, so not in order of time.
 
     Most row groups of the table have none of a rare kind, and are not read.

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from pictures.assets import bundled
+from pictures.assets import bundle_scripts
 from pipeline.report.style import STYLE
 
-_SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
+_SCRIPT = bundle_scripts(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 
 
 def document(title: str, body: str, pictures: Sequence[dict[str, Any]]) -> str:

@@ -81,7 +81,7 @@ class _Found:
             self.batches[place] += 1
 
 
-def ownerless_of(events: Iterable[Event], owners: frozenset[str], started_ms: float) -> list[OwnerlessGroup]:
+def find_ownerless(events: Iterable[Event], owners: frozenset[str], started_ms: float) -> list[OwnerlessGroup]:
     """Return the consumer groups that are not in `owners`, from events of `KINDS` in any order."""
     found: dict[str, _Found] = {}
     for event in events:

@@ -13,23 +13,23 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from model.counted import counted
+from model.counted import plural
 from pipeline.report import charts
 from pipeline.report.charts import both, milliseconds, seconds
-from pipeline.report.compare import compared
+from pipeline.report.compare import compare_runs
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
 from pipeline.report.html import document, table
 from pipeline.report.ownerless import OwnerlessGroup
-from pipeline.report.picture import picture_of
+from pipeline.report.picture import make_picture
 from pipeline.report.words import (
-    kind_of,
+    describe_duplicates,
+    describe_missed,
     member_name,
-    missed,
+    name_change,
     offsets,
     ownerless,
     sentence_of_rebalance,
     summary,
-    twice,
 )
 from traces.figures.faults import FaultRow, in_words
 
@@ -47,7 +47,7 @@ def page(report: Report, against: Report | None = None) -> str:
     shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
     names = ", ".join([one.totals.group for one in shown] or [one.group for one in report.ownerless])
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
-    missing = f"{counted(report.lost, 'event')} of these nodes are missing, so counts may be too low."
+    missing = f"{plural(report.lost, 'event')} of these nodes are missing, so counts may be too low."
     lost = f' <span class="warn">{missing}</span>' if report.lost else ""
     if report.missing:
         lost += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
@@ -55,9 +55,9 @@ def page(report: Report, against: Report | None = None) -> str:
     parts = [
         f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'no group'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
-        f"{counted(report.events, 'event')} of {counted(report.nodes, 'node')}.{lost}</p>",
+        f"{plural(report.events, 'event')} of {plural(report.nodes, 'node')}.{lost}</p>",
         _damage(report),
-        compared(report, against) if against is not None else "",
+        compare_runs(report, against) if against is not None else "",
         *(_group(one, number, report.span_ms, titled=len(shown) > 1) for number, one in enumerate(shown)),
     ]
     if not shown and not report.ownerless:
@@ -68,7 +68,7 @@ def page(report: Report, against: Report | None = None) -> str:
     if rest := report.ownerless[MOST_GROUPS:]:
         parts.append(f"<p>Not shown: {escape(', '.join(one.group for one in rest))}.</p>")
     parts += [_transactions(report.transactions), _faults(report.faults, report.started_ms), _footer()]
-    drawn = [picture_of(one, report.started_ms, report.span_ms) for one in shown]
+    drawn = [make_picture(one, report.started_ms, report.span_ms) for one in shown]
     return document(f"Rebalances of {names}", "".join(parts), drawn)
 
 
@@ -86,7 +86,7 @@ def _damage(report: Report) -> str:
     )
     return (
         "<h3>Damage</h3>"
-        f'<p class="warn">{counted(report.damaged, "stored message")} cannot be read any more: files of brokers are '
+        f'<p class="warn">{plural(report.damaged, "stored message")} cannot be read any more: files of brokers are '
         "damaged or missing.</p>" + table(("file", "queue", "offsets", "*messages"), cells)
     )
 
@@ -117,7 +117,7 @@ def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) ->
     worst = sentence_of_rebalance(group.ranking[0]) if group.ranking else None
     parts = [
         f"<h2>Group {escape(group.totals.group)}</h2>" if titled else "",
-        f'<p class="lead">{escape(f"{summary(group.totals, worst)} {missed(group.missed)}".rstrip())}</p>',
+        f'<p class="lead">{escape(f"{summary(group.totals, worst)} {describe_missed(group.missed)}".rstrip())}</p>',
         _tiles(group),
         _ranking(group.ranking, group.totals.rebalances),
         _pictures(group, number),
@@ -196,7 +196,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
             f"{row['needed']:,}",
             milliseconds(row["balance_ms"]),
             _cost(row["pause_ms"], most),
-            twice(row["duplicates"], row["possible_duplicates"]),
+            describe_duplicates(row["duplicates"], row["possible_duplicates"]),
             f"{row['backlog']:,}" if row["backlog"] else "",
         )
         for row in rows
@@ -247,7 +247,7 @@ def _balances(rows: Rows) -> str:
         '<p class="hint">From the change to the last queue that moved because of it. A dot is a rebalance, a bar the '
         "median; the axis is logarithmic. First by change, then by triggers of the passes that followed: NOTIFY from "
         "a broker, LOCK when a refused queue is released, ROUTE and TIMER when members detect a change themselves.</p>"
-        + strip(map(kind_of, rows), "times to balance by cause")
+        + strip(map(name_change, rows), "times to balance by cause")
         + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to balance by trigger")
     )
 
@@ -265,16 +265,16 @@ def _hazards(group: GroupSection) -> str:
     moves = len(group.pauses)
     paused = (
         "<h4>1. Pause</h4><p class='hint'>Between two owners a queue is not consumed. "
-        f"{counted(moves, 'move')} had such a pause, of {milliseconds(totals.pause_max_ms)} at most.</p>"
+        f"{plural(moves, 'move')} had such a pause, of {milliseconds(totals.pause_max_ms)} at most.</p>"
     ) + _moves(group.longest, "paused", lambda row: milliseconds(row["pause_ms"]))
     twice = (
         "<h4>2. Twice</h4><p class='hint'>Messages that the old owner dispatched and did not commit are redelivered to "
-        f"the new one: {counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} came twice"
+        f"the new one: {plural(totals.redelivered, 'message')}, of which {totals.duplicates:,} came twice"
         f"{_perhaps(totals.possible_duplicates)}.</p>"
     ) + _moves(group.twice, "messages", lambda row: offsets(row, int(row["again"])))
     burst = (
         "<h4>3. Burst</h4><p class='hint'>Messages stored during the pause reach the new owner all at once: "
-        f"{counted(totals.backlog_max, 'message')} in one queue at most.</p>"
+        f"{plural(totals.backlog_max, 'message')} in one queue at most.</p>"
     ) + _moves(group.bursts, "backlog", lambda row: f"{int(row['backlog']):,} from {row['start_offset']:,}")
     cards = "".join(f"<div>{card}</div>" for card in (paused, twice, burst))
     hint = '<p class="hint">Moves by the length of the pause of their queue.</p>' if chart else ""
@@ -327,7 +327,7 @@ def _fairness(rows: Rows, span_ms: float) -> str:
         '<p class="hint">After each rebalance: largest minus smallest number of queues of a member, 0 or 1 if they are '
         "even. Jain's index, 1 if all have the same, was "
         f"{min(row['jain'] for row in rows):.3f} at its lowest and {last['jain']:.3f} at the end, with "
-        f"{counted(int(last['queues']), 'queue')} among {counted(int(last['members']), 'member')}. While rebalances "
+        f"{plural(int(last['queues']), 'queue')} among {plural(int(last['members']), 'member')}. While rebalances "
         "overlap, queues between two owners do not count.</p>"
         + both(lambda width: charts.lines([("spread", spread)], [], span_ms, "queues", width, steps=True))
     )

@@ -17,7 +17,7 @@ NONE = -1
 NOTICED, HANDED_OVER, FIRST_PULL = "noticed", "handed over", "first pull"
 
 
-def picture_of(group: GroupSection, started_ms: float, span_ms: float) -> dict[str, Any]:
+def make_picture(group: GroupSection, started_ms: float, span_ms: float) -> dict[str, Any]:
     """Return the document of a group, from its rows of `ownership` in the timeline and its rebalances."""
     queues, clients = _Places(group.queues), _Places([])
     changes: list[tuple[float, int, int, int]] = []
@@ -99,7 +99,7 @@ def _rebalance(
         "pause_ms": round(row["pause_ms"], 1),
         "queue_moves": [number for each in of_each for number in each],
     }
-    timed = [(stepped, each) for each, before in moves if (stepped := steps_of(row, each, before))]
+    timed = [(stepped, each) for each, before in moves if (stepped := move_steps(row, each, before))]
     if not timed:
         return document
     steps, slowest = max(timed, key=lambda pair: sum(elapsed for _, elapsed, _ in pair[0]))
@@ -121,7 +121,7 @@ def _move(row: dict[str, Any], queues: _Places, clients: _Places) -> tuple[float
     return queues.of(queue_name(row)), from_place, to_place, *times
 
 
-def steps_of(
+def move_steps(
     rebalance: dict[str, Any], row: dict[str, Any], before: dict[str, Any] | None
 ) -> list[tuple[str, float, str]]:
     """Return the steps of one move: until the old owner ended, until the new one owned the queue, until it pulled.

@@ -5,7 +5,7 @@ The report shares colours, tables and pictures with the console; this file has t
 
 from __future__ import annotations
 
-from pictures.assets import text_of
+from pictures.assets import read_asset
 
 _OWN = """
 main { max-width: 1120px; margin: 0 auto; padding: 40px 28px 64px; }
@@ -58,4 +58,4 @@ footer dt { font-weight: 600; color: var(--ink); } footer dd { margin: 0 0 8px; 
 }
 """
 
-STYLE = text_of("pictures.css") + _OWN
+STYLE = read_asset("pictures.css") + _OWN

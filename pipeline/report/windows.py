@@ -23,7 +23,7 @@ from pipeline import arrow_arrays
 from pipeline.arrow_arrays import as_numpy, scalar
 from pipeline.report.data import read_table
 from pipeline.trace.parts import write_whole
-from traces.figures.over_time import SHORTEST_BUCKET_MS, bucket_of
+from traces.figures.over_time import SHORTEST_BUCKET_MS, bucket_length
 
 WINDOWS = "windows"
 """The name of the table."""
@@ -53,7 +53,7 @@ def window_of(span_ms: float, window_s: float | None = None) -> float:
     Raises:
         ConfigError: `window_s` is shorter than the rows of the table `delivery` of a trace of this length.
     """
-    shortest_ms = bucket_of(span_ms)
+    shortest_ms = bucket_length(span_ms)
     if window_s is None:
         return max(shortest_ms, nice_step(span_ms / _DEFAULT_WINDOWS / SHORTEST_BUCKET_MS) * SHORTEST_BUCKET_MS)
     if window_s * 1_000 < shortest_ms:

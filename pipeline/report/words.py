@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from model.counted import counted
+from model.counted import plural
 from model.events import EventKind
 from pipeline.report.charts import milliseconds
 from pipeline.report.data import Totals
@@ -46,7 +46,7 @@ def sentence_of_rebalance(rebalance: dict[str, Any]) -> str:
     return _change(kind)[1].format(client=client)
 
 
-def kind_of(rebalance: dict[str, Any]) -> str:
+def name_change(rebalance: dict[str, Any]) -> str:
     """Return the kind of a change in one or two words."""
     kind = str(rebalance["kind"])
     if kind == EventKind.MEMBER_LEAVE:
@@ -63,8 +63,8 @@ def summary(totals: Totals, worst: str | None) -> str:
     if not totals.rebalances:
         return "No queue of the group moved to another member in this trace."
     sentences = [
-        f"The group rebalanced {counted(totals.rebalances, 'time')}, and queues went to a new owner "
-        f"{counted(totals.moves, 'time')}; {totals.needed:,} would have been enough.",
+        f"The group rebalanced {plural(totals.rebalances, 'time')}, and queues went to a new owner "
+        f"{plural(totals.moves, 'time')}; {totals.needed:,} would have been enough.",
     ]
     if totals.pause_ms:
         sentences.append(
@@ -74,7 +74,7 @@ def summary(totals: Totals, worst: str | None) -> str:
         if worst:
             sentences.append(f"The costliest moment was when {worst}.")
     if totals.duplicates:
-        sentences.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a move.")
+        sentences.append(f"{plural(totals.duplicates, 'message')} came to a second listener after a move.")
     if totals.possible_duplicates:
         more = " more" if totals.duplicates else ""
         sentences.append(
@@ -86,7 +86,7 @@ def summary(totals: Totals, worst: str | None) -> str:
     if totals.double_ms:
         sentences.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
     if totals.orphans:
-        sentences.append(f"At the end of the trace {counted(totals.orphans, 'queue')} had no owner.")
+        sentences.append(f"At the end of the trace {plural(totals.orphans, 'queue')} had no owner.")
     return " ".join(sentences)
 
 
@@ -101,38 +101,38 @@ def ownerless(group: OwnerlessGroup) -> str:
     first = "The group pops" if group.surely_pops else "No member owned a queue, as in a group that pops"
     sentences = [
         f"{first}: {NO_OWNERS}.",
-        f"{counted(group.members_joined, 'member')} joined and {group.members_left:,} left; "
+        f"{plural(group.members_joined, 'member')} joined and {group.members_left:,} left; "
         f"{group.members:,} at the end.",
     ]
     if group.redelivered:
-        sentences.append(f"Redelivered, because not acknowledged in time: {counted(group.redelivered, 'message')}.")
+        sentences.append(f"Redelivered, because not acknowledged in time: {plural(group.redelivered, 'message')}.")
     else:
         sentences.append("No message was redelivered.")
     if group.dead_letters:
-        sentences.append(f"Sent to the dead-letter queue: {counted(group.dead_letters, 'message')}.")
+        sentences.append(f"Sent to the dead-letter queue: {plural(group.dead_letters, 'message')}.")
     return " ".join(sentences)
 
 
-def missed(by_reason: dict[str, int]) -> str:
+def describe_missed(by_reason: dict[str, int]) -> str:
     """Describe the messages that a group was moved past; an empty text if there are none."""
     why = {"damaged": "are damaged or missing", "deleted": "were deleted before it read them"}
     parts = [
-        f"{counted(by_reason[reason], 'message')} that {text}" for reason, text in why.items() if reason in by_reason
+        f"{plural(by_reason[reason], 'message')} that {text}" for reason, text in why.items() if reason in by_reason
     ]
     return f"The group missed {' and '.join(parts)}." if parts else ""
 
 
 def transactions(row: dict[str, Any]) -> str:
     """Describe the outcomes of the transactions of a producer group."""
-    checks = f", {counted(row['checks'], 'check')}" if row["checks"] else ""
+    checks = f", {plural(row['checks'], 'check')}" if row["checks"] else ""
     given_up = f", {row['given_up']:,} never ended" if row["given_up"] else ""
     return (
-        f"{counted(row['half'], 'half message')}, {row['committed']:,} committed, {row['rolled_back']:,} rolled back"
+        f"{plural(row['half'], 'half message')}, {row['committed']:,} committed, {row['rolled_back']:,} rolled back"
         f"{checks}{given_up}"
     )
 
 
-def twice(duplicates: int, possible: int) -> str:
+def describe_duplicates(duplicates: int, possible: int) -> str:
     """Format the number of messages that came twice: `12`, `12 to 52` if it is uncertain, or an empty text."""
     if not possible:
         return f"{duplicates:,}" if duplicates else ""

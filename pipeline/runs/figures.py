@@ -19,16 +19,16 @@ import pyarrow as pa
 from pipeline.report.data import Report, Rows, Totals
 from pipeline.report.windows import SCHEMA as WINDOW_SCHEMA
 from pipeline.runs.interval import MeanInterval, mean_interval
-from pipeline.trace.rows import schema_of
+from pipeline.trace.rows import make_schema
 
 THIS, OTHER = "this", "other"
 FIGURES = tuple(field.name for field in fields(Totals) if field.name != "group")
 """Figures of a run, in the table `summary`."""
 WINDOW_FIGURES = tuple(name for name in WINDOW_SCHEMA.names if name not in ("group", "window", "since_ms"))
 _RUN = [("side", pa.string()), ("run", pa.string())]
-_MEAN = schema_of(MeanInterval)
+_MEAN = make_schema(MeanInterval)
 SCHEMAS = {
-    "runs": schema_of(
+    "runs": make_schema(
         Totals, more=[*_RUN, ("span_ms", pa.float64()), ("events", pa.int64()), ("lost_events", pa.int64())]
     ),
     "summary": pa.schema(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from urllib.parse import quote
 
-from model.counted import counted
+from model.counted import plural
 from pipeline.report import charts
 from pipeline.report.charts import both, milliseconds
 from pipeline.report.data import Rows
@@ -31,13 +31,13 @@ def page(runs: Sequence[ReportedRun], tables: dict[str, Rows], window_ms: float)
     """Return the whole file, from the runs and their `figures.tables_of`."""
     groups = groups_of(runs)
     n = {side: sum(run.side == side for run in runs) for side in (THIS, OTHER)}
-    against = f", compared with {counted(n[OTHER], 'other run')}" if n[OTHER] else ""
+    against = f", compared with {plural(n[OTHER], 'other run')}" if n[OTHER] else ""
     lost = [run.name for run in runs if run.report.lost or run.report.missing or run.report.clocks]
     noted = (
         f' <span class="warn">Of these runs events are missing, or clocks were wrong: {escape(", ".join(lost))}.</span>'
     )
     parts = [
-        f"<h1>What rebalances cost in {counted(n[THIS], 'run')}</h1>",
+        f"<h1>What rebalances cost in {plural(n[THIS], 'run')}</h1>",
         f'<p class="soft">{escape(", ".join(groups)) or "No group owned a queue"}{against}. Intervals have the mean '
         "with 95 % confidence, by Student's t distribution, if the runs are independent, for instance runs with "
         f"different seeds.{noted if lost else ''}</p>",
@@ -48,7 +48,7 @@ def page(runs: Sequence[ReportedRun], tables: dict[str, Rows], window_ms: float)
     if len(groups) > MOST_GROUPS:
         parts.append(f"<p>Not shown: {escape(', '.join(groups[MOST_GROUPS:]))}.</p>")
     parts.append(_runs(runs))
-    return document(f"Rebalances of {counted(len(runs), 'run')}", "".join(parts), [])
+    return document(f"Rebalances of {plural(len(runs), 'run')}", "".join(parts), [])
 
 
 def _figures(runs: Sequence[ReportedRun], group: str) -> str:

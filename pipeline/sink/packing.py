@@ -1,7 +1,7 @@
 """Packs whole columns with msgpack, in a few steps of numpy and Arrow instead of a call for each row. Pure.
 
-A packed value is a head with its kind and length, and its bytes. `joined` puts the columns of heads and bytes together,
-row by row:
+A packed value is a head with its kind and length, and its bytes. `concat_columns` puts the columns of heads and bytes
+together, row by row:
 
     b"xy", b"z"    heads: c4 02, c4 01    joined: c4 02 78 79, c4 01 7a
 """
@@ -23,11 +23,11 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def constant(data: bytes) -> pa.Scalar:
-    """Make a value that `joined` repeats in each row."""
+    """Make a value that `concat_columns` repeats in each row."""
     return binaries([data])[0]
 
 
-def joined(*columns: pa.Array | pa.Scalar) -> pa.Array:
+def concat_columns(*columns: pa.Array | pa.Scalar) -> pa.Array:
     """Concatenate columns of byte strings, and constants, row by row, without null values."""
     return pc.binary_join_element_wise(*columns, constant(b""))
 

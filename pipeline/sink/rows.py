@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import MAX_DELAY_MS, tag_hash
@@ -34,9 +34,9 @@ from pipeline.arrow_arrays import as_numpy, binaries, bits
 from pipeline.given_options import column_hint
 from pipeline.sink.packing import (
     binary_heads,
+    concat_columns,
     constant,
     hex_numbers,
-    joined,
     lengths_of,
     offsets_of,
     text_heads,
@@ -137,7 +137,7 @@ def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
         if column.null_count:
             n = len(column)
             raise MessageIllegal(
-                f"column topic is null in {counted(column.null_count, 'row')} of {n}: set option topic, or filter"
+                f"column topic is null in {plural(column.null_count, 'row')} of {n}: set option topic, or filter"
             )
         topics = column.unique()
         for number, name in enumerate(topics.to_pylist()):
@@ -167,7 +167,7 @@ class RowEncoder:
                 )
         bodies = _bodies(columns["body"])
         keys, tags = _filled(columns.get("key")), _filled(columns.get("tag"))
-        payloads = joined(
+        payloads = concat_columns(
             constant(_SEVEN_FIELDS + _pack(topic)),
             binary_heads(lengths_of(bodies)),
             bodies,
@@ -192,7 +192,7 @@ class RowEncoder:
 def _bodies(column: Any) -> pa.Array:
     if column.null_count:
         raise MessageIllegal(
-            f"column body is null in {counted(column.null_count, 'row')} of {len(column)}: filter or fill"
+            f"column body is null in {plural(column.null_count, 'row')} of {len(column)}: filter or fill"
         )
     column = column.cast(pa.binary())
     if len(column):
@@ -235,7 +235,7 @@ def _packed_keys(keys: pa.Array | None) -> list[pa.Array | pa.Scalar]:
         return [_packed_key_lists(keys.to_pylist())]
     lengths = lengths_of(keys)
     has_key = pa.Array.from_buffers(pa.bool_(), len(keys), [None, bits(lengths > 0)])
-    heads = joined(constant(_ONE_KEY), text_heads(lengths))
+    heads = concat_columns(constant(_ONE_KEY), text_heads(lengths))
     return [pc.if_else(has_key, heads, constant(_NO_KEYS)), keys]
 
 

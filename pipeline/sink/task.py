@@ -25,7 +25,7 @@ from model.message_queue import MessageQueue
 from pipeline.arrow_arrays import bits, numbers
 from pipeline.sink.broker_pipeline import BrokerPipeline
 from pipeline.sink.options import SinkOptions
-from pipeline.sink.packing import constant, joined, lengths_of, of_width, offsets_of
+from pipeline.sink.packing import concat_columns, constant, lengths_of, of_width, offsets_of
 from pipeline.sink.rows import RowEncoder, SinkRows, by_topic
 from pipeline.sink.targets import Targets
 from pipeline.wire import WireClient
@@ -180,10 +180,10 @@ class SinkTask:
         tails = _tails(hashes, payloads)
         keys: Sequence[MessageQueue | str] = queues
         if self._stage is None:
-            packed = joined(constant(_TWO), tails, payloads)
+            packed = concat_columns(constant(_TWO), tails, payloads)
         else:
             ids = np.array([queue.queue_id for queue in queues], ">u4")[picked]
-            packed = joined(constant(_FOUR + msgpack.packb(topic)), _numbers(_UINT32, ids), tails, payloads)
+            packed = concat_columns(constant(_FOUR + msgpack.packb(topic)), _numbers(_UINT32, ids), tails, payloads)
             keys = list(dict.fromkeys(queue.broker_name for queue in queues))
             of_queue = {name: number for number, name in enumerate(keys)}
             picked = np.array([of_queue[queue.broker_name] for queue in queues])[picked]
@@ -254,7 +254,9 @@ class SinkTask:
 
 def _tails(tag_hashes: Any, payloads: pa.Array) -> pa.Array:
     """Pack the hash of the tag and the head of each payload; they precede the payload in all requests."""
-    return joined(_numbers(_INT32, tag_hashes.astype(">i4")), _numbers(_BIN32, lengths_of(payloads).astype(">u4")))
+    return concat_columns(
+        _numbers(_INT32, tag_hashes.astype(">i4")), _numbers(_BIN32, lengths_of(payloads).astype(">u4"))
+    )
 
 
 def _numbers(kind: int, values: Any) -> pa.Array:

@@ -38,7 +38,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class SinkTaskResult(WriterCommitMessage):
     """Result of a task."""
 
     stage: StageId | None  # the stage of its messages, or None if they are in their queues
@@ -132,7 +132,7 @@ def _context() -> TaskContext:
 
 def _write_partition(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, query_id: str, batch_id: int, *, is_repeatable: bool
-) -> Written:
+) -> SinkTaskResult:
     stage = None
     if options.delivery is DeliveryGuarantee.EXACTLY_ONCE:
         stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
@@ -144,14 +144,14 @@ def _write_partition(
         for batch in batches:
             task.add(batch)
         task.finish()
-        return Written(stage, task.rows)
+        return SinkTaskResult(stage, task.rows)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tuple[StageId, int]]]:
     """Return by broker name the (stage, number of messages) of each task that has staged messages there."""
     staged: dict[str, list[tuple[StageId, int]]] = {}
     for message in messages:
-        if isinstance(message, Written) and message.stage is not None:
+        if isinstance(message, SinkTaskResult) and message.stage is not None:
             for broker_name, n in message.rows.items():
                 staged.setdefault(broker_name, []).append((message.stage, n))
     return dict(sorted(staged.items()))

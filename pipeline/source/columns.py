@@ -35,11 +35,19 @@ from model.decode import decode_or_keep
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.record import iter_records
-from pipeline.arrow_arrays import as_numpy, binaries, numbers, repeated, texts
+from pipeline.arrow_arrays import as_numpy, binaries, numbers, repeat_text, texts
 from pipeline.given_options import column_hint
-from pipeline.source.located import Located, gathered, gathered_text, headers_at, joined_pulls, located, record_starts
+from pipeline.source.located import (
+    LocatedFields,
+    gather_field,
+    gather_text,
+    joined_pulls,
+    locate_fields,
+    read_headers,
+    record_starts,
+)
 from pipeline.source.options import SourceOptions
-from pipeline.source.queue_reader import Pulled
+from pipeline.source.queue_reader import PulledRecords
 from pipeline.source.records import HEADER_FIELDS, OFFSET_AT, Records, add_records, report_no_message
 
 MAX_BATCH_ROWS = 8_192
@@ -91,7 +99,7 @@ def check_schema(schema: StructType) -> StructType:
 
 
 def arrow_batches(
-    queue: MessageQueue, end: int, pulls: Iterable[Pulled], options: SourceOptions, schema: StructType = SCHEMA
+    queue: MessageQueue, end: int, pulls: Iterable[PulledRecords], options: SourceOptions, schema: StructType = SCHEMA
 ) -> Iterator[pa.RecordBatch]:
     """Decode pulls of a queue, in order, to Arrow batches of a few thousand rows, without messages from `end` on.
 
@@ -101,7 +109,7 @@ def arrow_batches(
     """
     # Spark compares the first batch with exactly this schema: order, nullability, zone, width, map types.
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    waiting: list[Pulled] = []
+    waiting: list[PulledRecords] = []
     starts: list[Any] = []
     for pulled in pulls:
         waiting.append(pulled)
@@ -116,7 +124,7 @@ def arrow_batches(
 def _batch_of(
     queue: MessageQueue,
     end: int,
-    pulls: list[Pulled],
+    pulls: list[PulledRecords],
     starts: list[Any],
     options: SourceOptions,
     schema: pa.Schema,
@@ -134,7 +142,7 @@ def _batch_of(
 def _usual_batch(
     queue: MessageQueue,
     end: int,
-    pulls: list[Pulled],
+    pulls: list[PulledRecords],
     starts: list[Any],
     options: SourceOptions,
     schema: pa.Schema,
@@ -148,11 +156,11 @@ def _usual_batch(
     if lacks and not options.is_filtered:
         return None
     data, begins = joined_pulls([one.body for one in pulls], starts)
-    headers = headers_at(data, begins, HEADER_FIELDS)
+    headers = read_headers(data, begins, HEADER_FIELDS)
     wanted = int(np.searchsorted(headers["offset"].astype(np.int64), end))
     if not wanted:
         return []
-    found = located(data, begins[:wanted], headers[:wanted])
+    found = locate_fields(data, begins[:wanted], headers[:wanted])
     if found is not None and options.tags is not None:
         found = _with_tags(found, options.tags)
     if found is None:
@@ -164,29 +172,29 @@ def _usual_batch(
     return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
-def _with_tags(found: Located, tags: frozenset[str]) -> Located | None:
+def _with_tags(found: LocatedFields, tags: frozenset[str]) -> LocatedFields | None:
     """Return the messages of these tags; None if a tag is not UTF-8. Brokers compare only the hashes of tags."""
-    of_messages = gathered_text(found.data, found.tag, is_nullable=False)
+    of_messages = gather_text(found.data, found.tag, is_nullable=False)
     if of_messages is None:
         return None
     is_wanted = as_numpy(pc.is_in(of_messages, value_set=texts(sorted(tags))))
     return found if is_wanted.all() else found.only(is_wanted)
 
 
-def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
+def _located_makers(found: LocatedFields, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
     """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not UTF-8."""
     n = len(found.headers)
     return {
-        "key": lambda: gathered_text(found.keys_data, found.key, is_nullable=True),
-        "tag": lambda: gathered_text(found.data, found.tag, is_nullable=True),
-        "body": lambda: gathered(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
-        "msg_id": lambda: gathered_text(found.data, found.message_id, is_nullable=False),
+        "key": lambda: gather_text(found.keys_data, found.key, is_nullable=True),
+        "tag": lambda: gather_text(found.data, found.tag, is_nullable=True),
+        "body": lambda: gather_field(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
+        "msg_id": lambda: gather_text(found.data, found.message_id, is_nullable=False),
         "born_ts": lambda: _timestamps(found.born_ms),
         "properties": lambda: _located_properties(found, options),
     }
 
 
-def _located_properties(found: Located, options: SourceOptions) -> pa.Array | None:
+def _located_properties(found: LocatedFields, options: SourceOptions) -> pa.Array | None:
     """Return the maps of the properties; None if a message has a property twice, of which a map has the last."""
     kind, counts = pa.map_(pa.string(), pa.string()), found.properties.counts
     if not options.include_properties:
@@ -195,7 +203,7 @@ def _located_properties(found: Located, options: SourceOptions) -> pa.Array | No
         names = values = texts(())
     else:
         names, values = (
-            gathered_text(found.data, field, is_nullable=False)
+            gather_text(found.data, field, is_nullable=False)
             for field in (found.properties.names, found.properties.values)
         )
     if names is None or values is None:
@@ -350,8 +358,8 @@ def _makers(
     """Column of `SCHEMA` -> function that makes its array from the records of a queue, if the schema has it."""
     n = len(headers)
     return {
-        "topic": lambda: repeated(queue.topic, n),
-        "broker": lambda: repeated(queue.broker_name, n),
+        "topic": lambda: repeat_text(queue.topic, n),
+        "broker": lambda: repeat_text(queue.broker_name, n),
         "queue_id": lambda: numbers(np.full(n, queue.queue_id, np.int32), pa.int32()),
         "offset": lambda: numbers(headers["offset"].astype(np.int64), pa.int64()),
         "key": lambda: _keys(columns[_KEYS]),

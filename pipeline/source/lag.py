@@ -24,15 +24,15 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pipeline.source.offsets import Offsets
-from pipeline.source.progress import offsets_of
+from pipeline.source.progress import parse_progress
 
 LABELS = ("query", "topic", "broker")
 
 
-def lags_of(end: str | None, latest: str | None) -> Offsets:
+def compute_lags(end: str | None, latest: str | None) -> Offsets:
     """Return the lag of each queue after a micro-batch, from the `endOffset` and the `latestOffset` of its source."""
-    ends = offsets_of(end)
-    return {queue: max(0, offset - ends.get(queue, 0)) for queue, offset in offsets_of(latest).items()}
+    ends = parse_progress(end)
+    return {queue: max(0, offset - ends.get(queue, 0)) for queue, offset in parse_progress(latest).items()}
 
 
 class LagGauges(StreamingQueryListener):
@@ -56,7 +56,7 @@ class LagGauges(StreamingQueryListener):
         progress = event.progress
         lags: Counter[tuple[str, str, str]] = Counter()
         for source in progress.sources:
-            for queue, lag in lags_of(source.endOffset, source.latestOffset).items():
+            for queue, lag in compute_lags(source.endOffset, source.latestOffset).items():
                 lags[progress.name or str(progress.id), queue.topic, queue.broker_name] += lag
         for labels, lag in lags.items():
             self._gauge.labels(*labels).set(lag)

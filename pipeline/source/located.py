@@ -46,7 +46,7 @@ class LocatedProperties(NamedTuple):
         return LocatedProperties(self.counts[wanted], names, values)
 
 
-class Located(NamedTuple):
+class LocatedFields(NamedTuple):
     """Fields of the messages in `data`, each as positions and lengths; the keys are in `keys_data`, with spaces."""
 
     data: bytes
@@ -59,7 +59,7 @@ class Located(NamedTuple):
     born_ms: Any
     properties: LocatedProperties
 
-    def only(self, wanted: Any) -> Located:
+    def only(self, wanted: Any) -> LocatedFields:
         """Return the messages for which this array of bools is true."""
         body, tag, key, message_id = (
             (starts[wanted], lengths[wanted]) for starts, lengths in (self.body, self.tag, self.key, self.message_id)
@@ -91,12 +91,12 @@ def record_starts(body: bytes) -> Any:
     return np.array(starts) if at == end else None
 
 
-def headers_at(data: bytes, starts: Any, kind: Any) -> Any:
+def read_headers(data: bytes, starts: Any, kind: Any) -> Any:
     """Return the headers of records as a structured array of this type."""
     return _fixed(np.frombuffer(data, np.uint8), starts, HEADER_BYTES).view(kind).reshape(-1)
 
 
-def located(data: bytes, starts: Any, headers: Any) -> Located | None:
+def locate_fields(data: bytes, starts: Any, headers: Any) -> LocatedFields | None:
     """Find the fields of all messages; None if one of them has another form."""
     buffer = np.frombuffer(data, np.uint8)
     try:
@@ -105,7 +105,7 @@ def located(data: bytes, starts: Any, headers: Any) -> Located | None:
         return None
 
 
-def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> Located:
+def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> LocatedFields:
     at = _after(buffer, starts + HEADER_BYTES, _SEVEN)
     topic = _text(buffer, at)
     body = _binary(buffer, topic[0] + topic[1])
@@ -118,7 +118,7 @@ def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> Located:
     # No length is negative, so this check ensures that all fields are within their records.
     if (message_id[0] + message_id[1] != starts + headers["length"]).any() or (born_ms >> np.uint64(63)).any():
         raise ValueError("a payload does not fill its record")
-    return Located(data, keys_data, headers, body, tag, key, message_id, born_ms.astype(np.int64), properties)
+    return LocatedFields(data, keys_data, headers, body, tag, key, message_id, born_ms.astype(np.int64), properties)
 
 
 def _fixed(buffer: Any, at: Any, width: int) -> Any:
@@ -179,7 +179,7 @@ def _properties(data: bytes, buffer: Any, at: Any) -> tuple[LocatedProperties, A
             field = _text(buffer, at[more])
             at[more] = field[0] + field[1]
             found[row : row + 2, firsts[more] + number] = field
-            if int(at.max()) > len(data) or gathered_text(data, field, is_nullable=False) is None:
+            if int(at.max()) > len(data) or gather_text(data, field, is_nullable=False) is None:
                 raise ValueError("a property is longer than its pull, or not UTF-8")
     return LocatedProperties(counts, (found[0], found[1]), (found[2], found[3])), at
 
@@ -209,7 +209,7 @@ def _keys(data: bytes, buffer: Any, at: Any) -> tuple[bytes, tuple[Any, Any], An
     return data if spaced is buffer else spaced.tobytes(), (starts, at - starts), at
 
 
-def gathered(data: bytes, field: tuple[Any, Any]) -> pa.Array:
+def gather_field(data: bytes, field: tuple[Any, Any]) -> pa.Array:
     """Return the bytes of a field as an array of byte strings."""
     starts, lengths = field
     # An array over all bytes: every second element is a wanted field, the others are the bytes between fields.
@@ -219,13 +219,13 @@ def gathered(data: bytes, field: tuple[Any, Any]) -> pa.Array:
     return every.take(numbers(np.arange(0, len(bounds), 2, dtype=np.int32), pa.int32()))
 
 
-def gathered_text(data: bytes, field: tuple[Any, Any], *, is_nullable: bool) -> pa.Array | None:
+def gather_text(data: bytes, field: tuple[Any, Any], *, is_nullable: bool) -> pa.Array | None:
     """Return a field as an array of strings, with null for empty ones if `is_nullable`; None if one is not UTF-8."""
     lengths = field[1]
     total = int(lengths.sum())
     if not total and is_nullable:
         return pa.nulls(len(lengths), pa.string())
-    _, offsets, values = gathered(data, field).buffers()
+    _, offsets, values = gather_field(data, field).buffers()
     if total and (np.frombuffer(values, np.uint8, total) >= _NOT_ASCII).any() and not _is_utf8(values, total, offsets):
         return None
     valid = bits(lengths > 0) if is_nullable else None

@@ -89,7 +89,7 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
 
 
 def from_json(document: JsonOffsets) -> Offsets:
-    """Invert `to_json`, for an offset from Spark's checkpoint; `topic_ids_in` has the numbers of topics."""
+    """Invert `to_json`, for an offset from Spark's checkpoint; `read_topic_ids` has the numbers of topics."""
     return {
         MessageQueue(topic, broker_name, int(queue_id)): offset
         for topic, brokers in document.items()
@@ -99,7 +99,7 @@ def from_json(document: JsonOffsets) -> Offsets:
     }
 
 
-def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> TopicIds:
+def read_topic_ids(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> TopicIds:
     """Return the numbers of topics in an offset from Spark's checkpoint; empty for an offset of an earlier version."""
     return {
         (topic, broker_name): queues[_TOPIC_ID]
@@ -109,7 +109,7 @@ def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Top
     }
 
 
-def recreated(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+def recreated_topics(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
     """Return the topics and brokers of topics that were deleted and created again between two offsets of a stream."""
     return sorted(place for place, topic_id in start.items() if end.get(place, topic_id) != topic_id)
 
@@ -153,7 +153,7 @@ def _items(value: object, where: str, example: str) -> Iterable[tuple[str, objec
     return value.items()
 
 
-def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
+def limit_ranges(ranges: Iterable[Range], max_rows: int) -> Offsets:
     """Return the end (exclusive) of each queue if `max_rows` limits the messages of all queues together.
 
     At least one message of every queue with a lag is read, so that a quiet queue beside a busy one never starves; the
@@ -215,7 +215,7 @@ def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]
     return tasks
 
 
-def joined(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
+def join_pieces(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
     """Join neighbouring pieces into at most `most` non-empty tasks with about the same number of messages."""
     total = sum(piece.end - piece.start for piece in pieces)
     tasks: dict[int, list[Range]] = {}

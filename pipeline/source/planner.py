@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, QueryNotFound, TopicNotExist
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
@@ -70,7 +70,7 @@ class Planner:
                 pattern, topic = options.pattern, config.topic
                 if topic in options.topics if pattern is None else _matches(pattern, topic):
                     queues = broker.queues_of(config.topic)
-                    found += [f"{counted(len(queues), 'queue')} of {config.topic} ({broker})"] if queues else []
+                    found += [f"{plural(len(queues), 'queue')} of {config.topic} ({broker})"] if queues else []
         return found
 
     def bounds(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> dict[MessageQueue, Bounds]:

@@ -30,7 +30,7 @@ from model.errors import ConfigError, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
 from pipeline.access import OF_ENVIRONMENT, AccessFiles
-from pipeline.source.offsets import Offsets, TopicIds, parse_offsets, recreated, topic_ids_in
+from pipeline.source.offsets import Offsets, TopicIds, parse_offsets, read_topic_ids, recreated_topics
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
@@ -73,7 +73,7 @@ class GroupProgress(StreamingQueryListener):
         if self._query_id in (None, str(progress.id)):
             for source in progress.sources:
                 again = topics_recreated(source.startOffset, source.endOffset)
-                self.commit(offsets_of(source.endOffset), again)
+                self.commit(parse_progress(source.endOffset), again)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing."""
@@ -92,7 +92,7 @@ class GroupProgress(StreamingQueryListener):
     def commit(self, offsets: Offsets, recreated: Collection[tuple[str, str]] = ()) -> None:
         """Commit changed offsets; failures are recorded and logged, because they must not end a stream.
 
-        `recreated` has topics, each with its broker, that were created again: their old commits are void.
+        `recreated_topics` has topics, each with its broker, that were created again: their old commits are void.
         """
         with self._lock:
             for queue in [one for one in self.committed if (one.topic, one.broker_name) in recreated]:
@@ -187,7 +187,7 @@ def _wait_for_server(spark: SparkSession, listener: GroupProgress) -> None:
         logger.warning("progress may not be committed up to the last batch: the server has not reported it")
 
 
-def offsets_of(text: str | None) -> Offsets:
+def parse_progress(text: str | None) -> Offsets:
     """Parse an offset of Spark's progress; empty for None and for other kinds of sources."""
     try:
         return parse_offsets(text or "{}")
@@ -202,7 +202,7 @@ def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | N
     once and without tags. None if the progress lacks the beginning of a queue: in the first batch of a query, and in a
     batch with a new queue.
     """
-    starts, ends = offsets_of(start), offsets_of(end)
+    starts, ends = parse_progress(start), parse_progress(end)
     again = topics_recreated(start, end)
     starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in again)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
@@ -217,11 +217,11 @@ def topics_recreated(start: str | None, end: str | None) -> list[tuple[str, str]
     `start` and `end` come from its progress. Such a topic was read from its beginning; the number of unread messages of
     the old topic is unknown.
     """
-    return recreated(_topic_ids(start), _topic_ids(end))
+    return recreated_topics(_topic_ids(start), _topic_ids(end))
 
 
 def _topic_ids(text: str | None) -> TopicIds:
-    return topic_ids_in(json.loads(text or "{}")) if offsets_of(text) else {}
+    return read_topic_ids(json.loads(text or "{}")) if parse_progress(text) else {}
 
 
 def _rows(body: bytes) -> list[tuple[str, int, int, str]]:

@@ -30,7 +30,7 @@ _AT_END = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 
 
-class Pulled(NamedTuple):
+class PulledRecords(NamedTuple):
     """The result of a pull.
 
     Attributes:
@@ -61,7 +61,7 @@ class QueueReader:
         self._sql = options.broker_filter
         self._hashes = None if options.tags is None else sorted({tag_hash(tag) for tag in options.tags})
 
-    def pulls(self, following: QueueReader | None = None) -> Iterator[Pulled]:
+    def pulls(self, following: QueueReader | None = None) -> Iterator[PulledRecords]:
         """Yield pulls that together hold every message of the range that is still stored.
 
         A pull may reach beyond the end of the range; with tags set, it may hold messages of other tags. The first pull
@@ -88,7 +88,7 @@ class QueueReader:
                 failures = 0
                 start, self._offset = self._offset, answer.header["next_offset"]
                 self._send_ahead(following)
-                yield Pulled((answer.body or b"") if code == _FOUND else b"", start, self._offset)
+                yield PulledRecords((answer.body or b"") if code == _FOUND else b"", start, self._offset)
             else:
                 failures = self._not_found(answer, failures)
 

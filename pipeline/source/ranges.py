@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from model.errors import RlabError
 from pipeline.python_worker import no_search_for_cycles
 from pipeline.source.columns import arrow_batches
-from pipeline.source.offsets import Range, join_small, joined, split
+from pipeline.source.offsets import Range, join_pieces, join_small, split
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import QueueReader
 from pipeline.wire import WireClient
@@ -64,7 +64,7 @@ def plan_tasks(
     if pieces and not options.min_partitions:
         tasks = _shared(pieces, options, bytes_of, cores)
     if options.max_partitions is not None and len(tasks) > options.max_partitions:
-        tasks = joined(pieces, options.max_partitions)
+        tasks = join_pieces(pieces, options.max_partitions)
     return [QueueRanges(task, masters) for task in tasks]
 
 
@@ -84,7 +84,7 @@ def _shared(
         size = bytes_of(pieces[:: -(-len(pieces) // _SAMPLES)])
         rows = max(SMALL_TASK_ROWS, min(rows, int(JOINED_BYTES / size))) if size else rows
     most = options.max_rows_per_partition
-    return joined(pieces, -(-total // rows)) if most is None else join_small(pieces, min(most, rows))
+    return join_pieces(pieces, -(-total // rows)) if most is None else join_small(pieces, min(most, rows))
 
 
 def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:

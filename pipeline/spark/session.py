@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
-from model.extras import adding
+from model.extras import extras_command
 from model.own_name import IMPORT_FOLDER
 from pipeline.spark.class_archive import archive_options, archived_jars
 from pipeline.spark.home import spark_home_without_zip
@@ -94,7 +94,7 @@ def _build_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
-            f"Spark cannot be imported ({error}): {adding('spark')}; add spark-jdk too if there is no Java"
+            f"Spark cannot be imported ({error}): {extras_command('spark')}; add spark-jdk too if there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)
     settings = _session_settings(work_dir)
@@ -184,14 +184,14 @@ def register_source(spark: SparkSession) -> None:
 
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415
     from pipeline.source.ranges import CORES_VARIABLE  # noqa: PLC0415
-    from pipeline.spark.py_files import carried, is_in_py_files  # noqa: PLC0415
+    from pipeline.spark.py_files import is_in_py_files, with_package  # noqa: PLC0415
 
     if not hasattr(spark, "_jsparkSession"):
         spark.dataSource.register(RlabDataSource)
         return
     listed = spark.sparkContext.getConf().get("spark.submit.pyFiles", "") or ""
     is_carried = is_in_py_files(IMPORT_FOLDER, listed.split(","), SparkFiles.getRootDirectory())
-    spark.dataSource.register(carried(RlabDataSource) if is_carried else RlabDataSource)
+    spark.dataSource.register(with_package(RlabDataSource) if is_carried else RlabDataSource)
     environment = source_environment(spark)
     if (spark.sparkContext.master or "").startswith("local"):  # elsewhere executors come and go
         environment.put(CORES_VARIABLE, str(spark.sparkContext.defaultParallelism))

@@ -27,7 +27,7 @@ from client.allocate.hash_ring import (
     Positions,
     ascending,
     deal_evenly,
-    placed,
+    order_by_position,
     points_of,
     positions_of,
     ring_of,
@@ -154,7 +154,7 @@ def _hashes_of_queues(queues: QueueSet) -> tuple[Ints, Ints]:
 def _positions_of_queues(queues: QueueSet) -> Positions:
     numbers = np.arange(queues.per_broker, dtype=np.int64) * GOLDEN
     bases = positions_of([queues.first_on(broker_name) for broker_name in queues.brokers])
-    return placed(((bases[:, np.newaxis] + numbers) % RING_LENGTH).ravel())
+    return order_by_position(((bases[:, np.newaxis] + numbers) % RING_LENGTH).ravel())
 
 
 def _md5_points(client_id: str) -> list[int]:

@@ -20,20 +20,20 @@ from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline import arrow_arrays
 from pipeline.arrow_arrays import as_numpy, scalar
-from pipeline.trace.files import EVENT_SCHEMA, metadata_of, read_file
+from pipeline.trace.files import EVENT_SCHEMA, read_file, read_metadata
 from pipeline.trace.parts import write_whole
-from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
+from pipeline.trace.rows import KINDS, compute_rows, make_schema, read_values, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from traces.figures.clocks.clocks import ClockFault, clocks_of
+from traces.figures.clocks.clocks import ClockFault, find_clocks
 from traces.figures.records import order_of
-from traces.figures.transactions import TransactionTotals, transactions_of
+from traces.figures.transactions import TransactionTotals, count_transactions
 
 MOST_EVENTS = 1_000_000
 """Their objects need a gigabyte. Spark takes twice as long for this number on two cores, and needs more memory."""
 _BLOCK_BYTES = 16 * 1024 * 1024
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
 _LOSS_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in _LOSS])
-_TRANSACTION_SCHEMA = schema_of(TransactionTotals)
+_TRANSACTION_SCHEMA = make_schema(TransactionTotals)
 _IDENTITY = ("node", "seq", "t_ms")
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
@@ -48,7 +48,7 @@ def is_for_one_process(paths: Sequence[Path]) -> bool:
     for path in paths:
         if path.is_dir():
             return False
-        n += metadata_of(path).num_rows if path.suffix == ".parquet" else _lines_in(path, MOST_EVENTS)
+        n += read_metadata(path).num_rows if path.suffix == ".parquet" else _lines_in(path, MOST_EVENTS)
     return n <= MOST_EVENTS
 
 
@@ -70,7 +70,7 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
     # A node that receives no answer sends its events again.
     firsts: dict[tuple[Any, ...], int] = {}
-    for place, identity in enumerate(zip(*(values_of(_whole(whole[name])) for name in _IDENTITY), strict=True)):
+    for place, identity in enumerate(zip(*(read_values(_whole(whole[name])) for name in _IDENTITY), strict=True)):
         firsts.setdefault(identity, place)
     places = np.fromiter(firsts.values(), np.int64)
     once = whole if len(places) == whole.num_rows else whole.take(arrow_arrays.numbers(places, pa.int64()))
@@ -90,7 +90,7 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
 
 def in_right_times(events: list[Event]) -> tuple[list[Event], tuple[ClockFault, ...]]:
     """Return the events with right times (`figures/clocks`), the same list if all are right, and the wrong clocks."""
-    clocks = clocks_of(events)
+    clocks = find_clocks(events)
     return events if clocks.are_right else [clocks.correct(event) for event in events], clocks.faults
 
 
@@ -129,12 +129,14 @@ def write_arrow_tables(
     )
     write_whole(directory / "events", of_mine)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
-    for name, row in rows_of(_by_group(own), start_ms, end_ms):
+    for name, row in compute_rows(_by_group(own), start_ms, end_ms):
         found[name].append(row)
     for name, schema in OF_GROUPS.items():
         write(name, found[name], schema)
     write("losses", list(_losses(own)), _LOSS_SCHEMA)
-    write("transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), transactions_of(own))), _TRANSACTION_SCHEMA)
+    write(
+        "transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), count_transactions(own))), _TRANSACTION_SCHEMA
+    )
     write("nodes", list(_nodes(table, group)), _NODE_SCHEMA)
     return directory
 

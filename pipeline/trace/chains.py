@@ -13,14 +13,14 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 
-def identified(events: DataFrame) -> DataFrame:
+def add_ids(events: DataFrame) -> DataFrame:
     """Add to the events of `source.trace_events` their `id`, which causes name, and `at`, `t_ms` as a timestamp."""
     at = (F.col("t_ms") / 1000).cast("timestamp")
     return events.withColumn("id", F.concat_ws("/", "node", "seq")).withColumn("at", at)
 
 
 def chains(events: DataFrame) -> DataFrame:
-    """Return the events of `identified`, each with its place in its causal chain.
+    """Return the events of `add_ids`, each with its place in its causal chain.
 
     `chain` is the id of the root, `step` the place among the events of the chain, from 0, by their times with the root
     first, and `steps` their number. `root_kind` is the kind of the root, and `after_ms` the time since it; both are

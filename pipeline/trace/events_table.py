@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from model.events import Event
 from pipeline.arrow_arrays import numbers, texts
 from pipeline.arrow_arrays import table as table_of_rows
-from pipeline.trace.files import CODED, EVENT_SCHEMA, TEXTS, TracePiece, pieces_of, read_pieces
+from pipeline.trace.files import CODED, EVENT_SCHEMA, TEXTS, TracePiece, read_pieces, split_files
 from pipeline.trace.parts import TablePart, begin_table, end_table
 from pipeline.trace.rows import KINDS, zip_events
 
@@ -75,7 +75,7 @@ def write_events(
     With a `group`, only its events and events without a group are written. If `files` are the files of `read`, tasks
     read them directly.
     """
-    tasks = pieces_of(files) if files else None
+    tasks = split_files(files) if files else None
     begin_table(folder)
     write = partial(_write, folder=folder, group=group)
     made = "file string, row_group bigint, first_ms double, groups string, others bigint"

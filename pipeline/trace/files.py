@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from model.errors import ConfigError
 from model.events import Event
 from pipeline import arrow_arrays
-from pipeline.trace.rows import schema_of
+from pipeline.trace.rows import make_schema
 
-EVENT_SCHEMA = schema_of(Event)
+EVENT_SCHEMA = make_schema(Event)
 TEXTS = [field.name for field in EVENT_SCHEMA if pa.types.is_string(field.type)]
 _CODE = pa.dictionary(pa.int32(), pa.string())
 CODED = pa.schema([(field.name, _CODE if field.name in TEXTS else field.type) for field in EVENT_SCHEMA])
@@ -50,7 +50,7 @@ class TracePiece:
     end: int
 
 
-def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
+def split_files(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
     """Return the pieces of a trace for each task; None if only Spark can read it: a stream's folder, compressed lines.
 
     Raises:
@@ -63,7 +63,7 @@ def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
     room = 0
     for file in files:
         if file.suffix == ".parquet":
-            read = metadata_of(file)
+            read = read_metadata(file)
             for number in range(read.num_row_groups):
                 rows = read.row_group(number).num_rows
                 if not tasks or rows > room:
@@ -157,7 +157,7 @@ def _of_events(path: Path, schema: pa.Schema, read: Callable[..., pa.Table]) -> 
         raise ConfigError(f"{path} is not a trace in Parquet: {error}") from error
 
 
-def metadata_of(path: Path) -> pq.FileMetaData:
+def read_metadata(path: Path) -> pq.FileMetaData:
     """Read the metadata of a Parquet file, for instance the number of rows.
 
     Raises:

@@ -20,7 +20,7 @@ from pipeline.arrow_arrays import table
 from pipeline.python_worker import no_search_for_cycles
 from pipeline.trace.events_table import EventRun, GroupReader
 from pipeline.trace.parts import TablePart, begin_table, end_table
-from pipeline.trace.rows import SCHEMAS, TableRow, rows_of
+from pipeline.trace.rows import SCHEMAS, TableRow, compute_rows
 
 ROWS_AT_ONCE = 50_000
 """Number of rows of a table that a task writes together."""
@@ -40,7 +40,7 @@ def write_figures(
         begin_table(directory / name)
     tasks = [
         ([run for run in runs if not groups.isdisjoint(run.groups) or "" in run.groups], sorted(groups))
-        for groups in tasks_of(runs)
+        for groups in plan_tasks(runs)
     ]
     compute = partial(_compute, tasks=tasks, directory=directory, start_ms=start_ms, end_ms=end_ms)
     written = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(compute, "name string, file string").collect()
@@ -48,7 +48,7 @@ def write_figures(
         end_table(directory / name, [row["file"] for row in written if row["name"] == name])
 
 
-def tasks_of(runs: Sequence[EventRun]) -> list[set[str]]:
+def plan_tasks(runs: Sequence[EventRun]) -> list[set[str]]:
     """Return the groups of each task, the largest task first; the group "" if there is no other."""
     events: Counter[str] = Counter()
     for run in runs:
@@ -78,7 +78,7 @@ def _compute(
             runs, groups = tasks[number]
             with no_search_for_cycles():
                 reader = GroupReader(directory / "events", runs, groups)
-                files = _write(rows_of(reader.groups(), start_ms, end_ms), directory)
+                files = _write(compute_rows(reader.groups(), start_ms, end_ms), directory)
             yield from table(files, pa.schema([("name", pa.string()), ("file", pa.string())])).to_batches()
 
 

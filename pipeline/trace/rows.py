@@ -18,14 +18,14 @@ from model.events import Event
 from pipeline.arrow_arrays import as_numpy
 from traces.figures.group import GroupFigures, Row
 from traces.figures.over_time import KINDS as DELIVERY_KINDS
-from traces.figures.over_time import Deliveries, DeliveryBucket, bucket_of
+from traces.figures.over_time import Deliveries, DeliveryBucket, bucket_length
 from traces.figures.records import GroupTotals, Ownership, Rebalance, TopicLoads
 from traces.figures.uses import USES
 
 ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def schema_of(record: type, *, without: str = "", more: Iterable[tuple[str, pa.DataType]] = ()) -> pa.Schema:
+def make_schema(record: type, *, without: str = "", more: Iterable[tuple[str, pa.DataType]] = ()) -> pa.Schema:
     """Return the columns of a record."""
     fields = [
         (name, ARROW_TYPES[next((one for one in get_args(hint) if one is not NoneType), hint)])
@@ -37,11 +37,11 @@ def schema_of(record: type, *, without: str = "", more: Iterable[tuple[str, pa.D
 
 _OF_CHANGE = (("group", pa.string()), ("cause", pa.string()))
 SCHEMAS = {
-    "ownership": schema_of(Ownership),
-    "rebalances": schema_of(Rebalance, without="loads", more=[("balance_ms", pa.float64())]),
-    "fairness": schema_of(TopicLoads, more=_OF_CHANGE),
-    "totals": schema_of(GroupTotals),
-    "delivery": schema_of(DeliveryBucket),
+    "ownership": make_schema(Ownership),
+    "rebalances": make_schema(Rebalance, without="loads", more=[("balance_ms", pa.float64())]),
+    "fairness": make_schema(TopicLoads, more=_OF_CHANGE),
+    "totals": make_schema(GroupTotals),
+    "delivery": make_schema(DeliveryBucket),
 }
 """The columns of each table."""
 
@@ -54,10 +54,10 @@ TableRow = tuple[str, tuple[Any, ...]]
 
 def zip_events(columns: Sequence[pa.Array]) -> Iterator[Event]:
     """Make events from columns without nulls."""
-    return map(Event._make, zip(*map(values_of, columns), strict=True))
+    return map(Event._make, zip(*map(read_values, columns), strict=True))
 
 
-def values_of(column: pa.Array) -> list[Any]:
+def read_values(column: pa.Array) -> list[Any]:
     """Return the values of a column. Equal texts are the same object, which is faster to make, hash and compare."""
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
@@ -67,13 +67,13 @@ def values_of(column: pa.Array) -> list[Any]:
     return list(map(column.dictionary.to_pylist().__getitem__, as_numpy(column.indices).tolist()))
 
 
-def rows_of(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:
+def compute_rows(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:
     """Yield the rows of all tables, for a trace from `start_ms` to `end_ms`; open entries are ended at the end.
 
     `groups` has the groups with their events, and events without a group, in the order of
     `traces.figures.records.order_of`.
     """
-    bucket_ms = bucket_of(end_ms - start_ms)
+    bucket_ms = bucket_length(end_ms - start_ms)
     for group, events in groups:
         figures, given = GroupFigures(group), Deliveries(group, start_ms, bucket_ms)
         feed = figures.feed

@@ -23,7 +23,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from model.errors import ConfigError
 from model.events import Event
 from model.names import TRACE_TOPIC
-from pipeline.trace.files import metadata_of, other_lines
+from pipeline.trace.files import other_lines, read_metadata
 
 _TYPES = {float: DoubleType(), int: LongType(), str: StringType()}
 EVENT_SCHEMA = StructType([StructField(name, _TYPES[kind]) for name, kind in get_type_hints(Event).items()])
@@ -64,7 +64,7 @@ def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
     options["failOnDataLoss"] = "false"
-    return events_in(spark.read.format("rlab").options(**options).load())
+    return decode_events(spark.read.format("rlab").options(**options).load())
 
 
 def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint: Path) -> StreamingQuery:
@@ -74,12 +74,12 @@ def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint
     continues if this is called again with the same folders.
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
-    events = events_in(spark.readStream.format("rlab").options(**options).load())
+    events = decode_events(spark.readStream.format("rlab").options(**options).load())
     writer = events.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
     return writer.trigger(processingTime="1 second").start(str(table))
 
 
-def events_in(messages: DataFrame) -> DataFrame:
+def decode_events(messages: DataFrame) -> DataFrame:
     """Return the events in the bodies of messages of SYS_TRACE."""
     line = F.explode(F.split(F.col("body").cast("string"), "\n")).alias("line")
     lines = messages.select(line).where(F.length("line") > 0)
@@ -143,7 +143,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _read_parquet(spark: SparkSession, path: Path) -> DataFrame:
     if path.is_file():
-        metadata_of(path)  # for a broken file Spark would raise an error with a stack of the JVM
+        read_metadata(path)  # for a broken file Spark would raise an error with a stack of the JVM
     try:
         table = spark.read.parquet(str(path))
         return table.select([F.col(field.name).cast(field.dataType) for field in EVENT_SCHEMA])

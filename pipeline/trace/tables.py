@@ -88,10 +88,10 @@ def write_tables(
     start_ms, end_ms = _bounds(events, group)
     progress(" ".join(OF_GROUPS))
     write_figures(spark, runs, directory, start_ms, end_ms)
-    write("losses", losses_of(events))
-    write("transactions", transactions_of(events))
+    write("losses", find_losses(events))
+    write("transactions", count_transactions(events))
     # From all groups, because only all events of a node together are numbered without gaps.
-    write("nodes", nodes_of(events if group is None else trace_events(read), group))
+    write("nodes", count_nodes(events if group is None else trace_events(read), group))
     return skipped_lines, clocks.faults
 
 
@@ -103,7 +103,7 @@ def set_aside(table: Path) -> Path:
     return table.rename(aside)
 
 
-def losses_of(events: DataFrame) -> DataFrame:
+def find_losses(events: DataFrame) -> DataFrame:
     """Compute the table `losses`: kind, group, topic, broker, queue_id, offset, n, detail (docs/events.md).
 
     A row of MESSAGES_DAMAGED is a range of messages that a broker has lost, and has no group; a broker reports it again
@@ -114,7 +114,7 @@ def losses_of(events: DataFrame) -> DataFrame:
     return losses.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
 
 
-def transactions_of(events: DataFrame) -> DataFrame:
+def count_transactions(events: DataFrame) -> DataFrame:
     """Compute the table `transactions`: the columns of `TransactionTotals` (`traces/figures/transactions.py`)."""
     of_transactions = events.where(F.col("kind").isin(list(COUNTED)))
     n = F.when(F.col("kind") == SINGLE, F.lit(1)).otherwise(F.col("n"))
@@ -125,7 +125,7 @@ def transactions_of(events: DataFrame) -> DataFrame:
     return of_transactions.groupBy("group").agg(*each).select([one.name for one in fields(TransactionTotals)])
 
 
-def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:
+def count_nodes(events: DataFrame, group: str | None = None) -> DataFrame:
     """Compute the table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the event numbers of each run.
 
     With a `group`, only the nodes with events of it; `lost` counts all events of the node, the other columns only the

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Active:
+class ActiveFault:
     """An active fault: its number, its cause in the trace, the frames that it matched (`hit`) and affected (`done`)."""
 
     number: int
@@ -52,17 +52,17 @@ class ActiveFaults:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        self._active: dict[int, Active] = {}
+        self._active: dict[int, ActiveFault] = {}
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._active)
 
-    def all(self) -> list[Active]:
+    def all(self) -> list[ActiveFault]:
         """All active faults, oldest first."""
         return list(self._active.values())
 
-    def begin(self, fault: ConnectionFault, cause: str, now: float) -> Active:
+    def begin(self, fault: ConnectionFault, cause: str, now: float) -> ActiveFault:
         """Begin a fault.
 
         Raises:
@@ -71,11 +71,11 @@ class ActiveFaults:
         if len(self._active) >= MAX_FAULTS:
             raise InvalidParameter(f"{MAX_FAULTS} faults are active: heal some of them first")
         self._number += 1
-        active = Active(self._number, fault, cause, now + fault.for_s if fault.for_s else None)
+        active = ActiveFault(self._number, fault, cause, now + fault.for_s if fault.for_s else None)
         self._active[active.number] = active
         return active
 
-    def heal(self, number: int | None = None) -> list[Active]:
+    def heal(self, number: int | None = None) -> list[ActiveFault]:
         """End one fault, or all; returns the ended ones."""
         if number is None:
             ended = list(self._active.values())
@@ -84,7 +84,7 @@ class ActiveFaults:
         active = self._active.pop(number, None)
         return [] if active is None else [active]
 
-    def expire(self, now: float) -> list[Active]:
+    def expire(self, now: float) -> list[ActiveFault]:
         """End the faults that have expired, or that were carried out as often as their `n` allows; returns them."""
         over = [
             active
@@ -99,7 +99,7 @@ class ActiveFaults:
         """When to call `expire` next."""
         return min((active.ends_at for active in self._active.values() if active.ends_at is not None), default=None)
 
-    def choose(self, traffic: Traffic) -> Active | None:
+    def choose(self, traffic: Traffic) -> ActiveFault | None:
         """Choose and count the fault that affects a frame; None if the frame passes."""
         for active in self._active.values():
             fault = active.fault
@@ -115,7 +115,7 @@ class ActiveFaults:
         """How long a fault delays the next frame."""
         return fault.by_s + (self._rng.uniform(0, fault.jitter_s) if fault.jitter_s else 0.0)
 
-    def of_connection(self, client: str, groups: tuple[str, ...], peer: str) -> list[Active]:
+    def of_connection(self, client: str, groups: tuple[str, ...], peer: str) -> list[ActiveFault]:
         """The faults that affect a connection as a whole while they are active."""
         return [
             active

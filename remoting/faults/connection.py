@@ -164,7 +164,7 @@ class FaultyConnection:
         self.is_half_open = True
         self.connection.flush()
         self.hold_to(0)
-        second = duplicate_of(transport.get_extra_info("socket"))
+        second = duplicate_socket(transport.get_extra_info("socket"))
         with suppress(OSError):  # it is already closed
             second.shutdown(socket.SHUT_WR)
         second.close()
@@ -173,7 +173,7 @@ class FaultyConnection:
         """Close only this end; returns the socket that keeps the client's end open until it is closed."""
         transport = self.connection._transport
         assert transport is not None, "an open connection has one"
-        kept_open = duplicate_of(transport.get_extra_info("socket"))
+        kept_open = duplicate_socket(transport.get_extra_info("socket"))
         self.connection.abort()
         return kept_open
 
@@ -226,7 +226,7 @@ class FaultyConnection:
             connection.resume_writing()
 
 
-def duplicate_of(sock: Any) -> Any:
+def duplicate_socket(sock: Any) -> Any:
     """A second socket for one connection, which stays open until both are closed."""
     try:
         return sock.dup()

@@ -1,8 +1,8 @@
 """ConnectionFault: a fault of live connections, and the frames and connections that it affects. Pure.
 
-    fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": "c2", "n": 1})
+    parse_fault({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": "c2", "n": 1})
         loses the next notification to the client c2
-    fault_of({"do": "delay", "peer": "10.0.0.7", "by_s": 0.2, "jitter_s": 0.1, "for_s": 30})
+    parse_fault({"do": "delay", "peer": "10.0.0.7", "by_s": 0.2, "jitter_s": 0.1, "for_s": 30})
         delays all frames from or to that host
 
 The verbs and columns have the names of the programmes of `rlab sim`, where those have them. A column that is left out
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from model.errors import InvalidParameter
 from model.limits import MAX_FAULT_S
-from remoting.command import shown
+from remoting.command import short_text
 from remoting.request_code import RequestCode
 
 TO_SERVER, TO_CLIENT = "to_server", "to_client"
@@ -115,7 +115,7 @@ class ConnectionFault:
     def __post_init__(self) -> None:
         verb = VERBS.get(self.do)
         if verb is None:
-            raise InvalidParameter(f"there is no fault {shown(self.do)}{_near(self.do, VERBS)}")
+            raise InvalidParameter(f"there is no fault {short_text(self.do)}{_near(self.do, VERBS)}")
         reported = [name for name, value in _DEFAULTS.items() if getattr(self, name) != value]
         reads = (*_CHOICE, *(_OF_FRAMES if verb.on_frames else ()), *verb.needs, *verb.may)
         if foreign := [name for name in reported if name not in reads]:
@@ -178,7 +178,7 @@ _DEFAULTS = {field.name: field.default for field in fields(ConnectionFault) if f
 _TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int)}
 
 
-def fault_of(document: Mapping[str, Any]) -> ConnectionFault:
+def parse_fault(document: Mapping[str, Any]) -> ConnectionFault:
     """Read a fault as a request or a command line gives it.
 
     Raises:
@@ -187,9 +187,11 @@ def fault_of(document: Mapping[str, Any]) -> ConnectionFault:
     types = {field.name: str(field.type) for field in fields(ConnectionFault)}
     for name, value in document.items():
         if name not in types:
-            raise InvalidParameter(f"a fault has no column {shown(name)}{_near(str(name), types)}")
+            raise InvalidParameter(f"a fault has no column {short_text(name)}{_near(str(name), types)}")
         if isinstance(value, bool) or not isinstance(value, _TYPES[types[name]]):
-            raise InvalidParameter(f"{name} is {'a text' if types[name] == 'str' else 'a number'}, got {shown(value)}")
+            raise InvalidParameter(
+                f"{name} is {'a text' if types[name] == 'str' else 'a number'}, got {short_text(value)}"
+            )
     if "do" not in document:
         raise InvalidParameter(f"a fault needs do: one of {', '.join(VERBS)}")
     return ConnectionFault(**document)

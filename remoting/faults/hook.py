@@ -1,7 +1,7 @@
 """FaultHook: carries out the faults of one server, and reports them for the trace.
 
     hook = FaultHook(server, report, rng=Random())
-    active = hook.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "client": "c3"}))
+    active = hook.begin(parse_fault({"do": "drop", "code": "HEART_BEAT", "client": "c3"}))
     ...
     hook.heal(active.number)
 
@@ -20,7 +20,7 @@ import msgpack
 from model.limits import FAULT_REPORT_S, MAX_CONNECTIONS
 from remoting.command import Command, call_name
 from remoting.connection import Connection
-from remoting.faults.active import Active, ActiveFaults
+from remoting.faults.active import ActiveFault, ActiveFaults
 from remoting.faults.connection import UNKNOWN, FaultyConnection
 from remoting.faults.fault import CLIENT_END, TO_CLIENT, TO_SERVER, ConnectionFault, Traffic
 from remoting.request_code import RequestCode
@@ -29,10 +29,10 @@ from remoting.server import RemotingServer
 BEGAN, DONE, HEALED = "began", "done", "healed"
 """Reports about a fault: its begin, that it was carried out, its end."""
 
-Report = Callable[[str, Active, str, int], str]
+Report = Callable[[str, ActiveFault, str, int], str]
 """Called with the kind of report, the fault, the client and how often it was carried out; returns the cause."""
 
-KnownAs = Callable[[Connection], tuple[str, tuple[str, ...]]]
+IdentityOf = Callable[[Connection], tuple[str, tuple[str, ...]]]
 """The client id and the groups of a connection that the server knows, or empty ones."""
 
 
@@ -46,7 +46,7 @@ class Identity(NamedTuple):
 _NO_IDENTITY = Identity()
 
 
-def unknown(_connection: Connection) -> tuple[str, tuple[str, ...]]:
+def no_identity(_connection: Connection) -> tuple[str, tuple[str, ...]]:
     """An empty identity, for a server that knows no clients."""
     return _NO_IDENTITY
 
@@ -59,7 +59,9 @@ class FaultHook:
         known_as: returns the server's own knowledge of the client of a connection.
     """
 
-    def __init__(self, server: RemotingServer, report: Report, *, rng: Random, known_as: KnownAs = unknown) -> None:
+    def __init__(
+        self, server: RemotingServer, report: Report, *, rng: Random, known_as: IdentityOf = no_identity
+    ) -> None:
         self._server = server
         self._report = report
         self._known_as = known_as
@@ -69,13 +71,13 @@ class FaultHook:
         self._identities: dict[Connection, Identity] = {}
         self._late: dict[tuple[Connection, int, str], float] = {}  # when the last delayed frame is due
         self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets that keep the clients' ends open
-        self._unreported: dict[tuple[Active, str], int] = {}
+        self._unreported: dict[tuple[ActiveFault, str], int] = {}
         self._report_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # --- what the owner calls ----------------------------------------------------------------------------------------
 
-    def begin(self, fault: ConnectionFault, cause: str = "") -> Active:
+    def begin(self, fault: ConnectionFault, cause: str = "") -> ActiveFault:
         """Begin a fault, with the cause of another server that has begun the same fault, if there is one.
 
         Raises:
@@ -97,7 +99,7 @@ class FaultHook:
             self._expire()
         return active
 
-    def heal(self, number: int | None = None) -> list[Active]:
+    def heal(self, number: int | None = None) -> list[ActiveFault]:
         """End one fault, or all; returns the ended ones."""
         ended = self._faults.heal(number)
         self._end(ended)
@@ -118,7 +120,7 @@ class FaultHook:
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _end(self, ended: list[Active]) -> None:
+    def _end(self, ended: list[ActiveFault]) -> None:
         if not ended:
             return
         self._report_done()
@@ -250,7 +252,7 @@ class FaultHook:
 
     def _choose(
         self, connection: FaultyConnection, code: int, direction: str, is_answer: bool, rpc: str = ""
-    ) -> Active | None:
+    ) -> ActiveFault | None:
         who = self._identity(connection.connection)
         if is_answer and direction == TO_SERVER:
             code = UNKNOWN  # in an answer it is a response code
@@ -263,7 +265,7 @@ class FaultHook:
 
     def _later(
         self,
-        active: Active,
+        active: ActiveFault,
         connection: FaultyConnection,
         direction: str,
         act: Callable[[Any], object],
@@ -277,13 +279,13 @@ class FaultHook:
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
-    def _count_once(self, active: Active, connection: Connection) -> None:
+    def _count_once(self, active: ActiveFault, connection: Connection) -> None:
         key = (connection, active.number, "")
         if key not in self._late:
             self._late[key] = 0.0
             self._count(active, connection)
 
-    def _count(self, active: Active, connection: Connection) -> None:
+    def _count(self, active: ActiveFault, connection: Connection) -> None:
         if not active.fault.on_frames:
             active.done += 1
         client = self._identity(connection).client or connection.peer

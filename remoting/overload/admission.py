@@ -50,17 +50,17 @@ WAITS = -1.0
 _RANKS: dict[int, Rank] = {int(code): schema.rank for code, schema in SCHEMA.items()}
 
 
-def rank_of(code: int) -> Rank:
+def request_rank(code: int) -> Rank:
     """Return the rank of a request code."""
     return _RANKS.get(code, Rank.CONTROL)
 
 
 def is_new_work(code: int) -> bool:
     """Whether a request begins new work: such requests are refused first."""
-    return rank_of(code) is Rank.DATA
+    return request_rank(code) is Rank.DATA
 
 
-class Decided(NamedTuple, Generic[Item]):
+class SliceDecision(NamedTuple, Generic[Item]):
     """The decisions of one `next_slice`."""
 
     serve: list[Item]
@@ -124,7 +124,7 @@ class Admission(Generic[Item]):
             None: serve it at once. `WAITS`: a later `next_slice` returns it. A number: refuse it, with these seconds to
             wait.
         """
-        rank = rank_of(code)
+        rank = request_rank(code)
         if rank is Rank.KEEPALIVE:
             return None
         lane = self._lanes[rank]
@@ -135,10 +135,12 @@ class Admission(Generic[Item]):
         self._bytes += size
         return WAITS
 
-    def next_slice(self, now: float) -> Decided[Item]:
+    def next_slice(self, now: float) -> SliceDecision[Item]:
         """Remove the requests of the next slice, and all that are refused or forgotten instead."""
         control, data = self._lanes[Rank.CONTROL], self._lanes[Rank.DATA]
-        taken: Decided[Item] = Decided([], [], [], max(_retry_after_s(control, now), _retry_after_s(data, now)))
+        taken: SliceDecision[Item] = SliceDecision(
+            [], [], [], max(_retry_after_s(control, now), _retry_after_s(data, now))
+        )
         kept_for_data = min(len(data.waiting), self._slice // 4)
         self._take(control, now, self._slice - kept_for_data, taken)
         self._take(data, now, self._slice, taken)
@@ -146,7 +148,7 @@ class Admission(Generic[Item]):
             self.engaged = False
         return taken
 
-    def _take(self, lane: _Lane[Item], now: float, up_to: int, taken: Decided[Item]) -> None:
+    def _take(self, lane: _Lane[Item], now: float, up_to: int, taken: SliceDecision[Item]) -> None:
         serve, waiting = taken.serve, lane.waiting
         standing = now - lane.empty_at > STANDING_QUEUE_S
         allowed_s = lane.target_s if standing else STANDING_QUEUE_S

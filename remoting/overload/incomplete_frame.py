@@ -98,5 +98,5 @@ class IncompleteFrame:
         )
 
 
-FramesUnderWay = FrameBudget[IncompleteFrame]
+PartialFrameBudget = FrameBudget[IncompleteFrame]
 """The budget that the connections of one server share."""

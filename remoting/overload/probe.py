@@ -27,7 +27,7 @@ from remoting.session import Waiter
 logger = logging.getLogger(__name__)
 
 
-class Probed(Protocol):
+class ProbedConnection(Protocol):
     """A connection to a server, as `remoting/connection.py` has it."""
 
     peer: str
@@ -58,7 +58,7 @@ class Probed(Protocol):
 class Probe:
     """The pings of one connection of a client; it is the `Waiter` of their answers."""
 
-    def __init__(self, connection: Probed) -> None:
+    def __init__(self, connection: ProbedConnection) -> None:
         self._connection = connection
         self._is_under_way = False
         self._reads = self._unsent_bytes = 0  # at the time of the ping

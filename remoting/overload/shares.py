@@ -5,10 +5,10 @@ nothing: entries above it, added by an earlier run, stay until their owner remov
 
     book = ShareBook()
     topics = book.of("topics", 100, "delete some")
-    alice = sharer_of("user alice")
+    alice = find_sharer("user alice")
     topics.check(alice), topics.add(alice.number)      25 times
     topics.check(alice)                                SystemBusy: user alice has 25 of the 100 topics ...
-    topics.check(sharer_of("user bob"))                there is room
+    topics.check(find_sharer("user bob"))                there is room
 
 Without access control the addresses of this machine have no share. A client on the server's own machine is its
 operator, and cannot be distinguished from others there. A server that listens on 127.0.0.1 has no other clients, so a
@@ -48,7 +48,7 @@ NO_SHARER = Sharer(0, "")
 
 
 @lru_cache(_MAX_KNOWN)
-def sharer_of(owner: str) -> Sharer:
+def find_sharer(owner: str) -> Sharer:
     """The sharer behind a connection, from its `owner`: `user NAME`, or an address without access control."""
     if not owner or owner == _LOOPBACK_OF_IPV6 or is_loopback(owner):
         return NO_SHARER

@@ -32,21 +32,21 @@ from model.access_limits import (
     MAX_UNAUTHENTICATED_OF_ADDRESS,
     UNAUTHENTICATED_S,
 )
-from model.counted import counted
+from model.counted import plural
 from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated, RlabError, SystemBusy
 from remoting.codec import MsgpackDecoder
-from remoting.command import Command, shown
+from remoting.command import Command, short_text
 from remoting.connection import Connection
 from remoting.overload.addresses import Addresses
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
 from remoting.security.claims import Claims, IdsOfConnection
-from remoting.security.handshake import PROOF_CHARS, checked_session, server_proof, transcript_of
+from remoting.security.handshake import PROOF_CHARS, checked_session, make_transcript, server_proof
 from remoting.security.key import KeyHash
-from remoting.security.needs import ids_of, is_decided_by_header, wanted
 from remoting.security.policy import Policy
 from remoting.security.principal import USER, Principal
 from remoting.security.records import RecordDecoder, RecordSigner
+from remoting.security.right_fields import claimed_ids, is_decided_by_header, required_rights
 from remoting.wire.field import Right
 from remoting.wire.schema import check_header
 
@@ -83,7 +83,7 @@ class _Session:
     permitted: set[object]  # the set of the principal, which never replaces it
 
 
-class Guarded(Protocol):
+class GuardedServer(Protocol):
     """The server behind a gate, which takes part in its decisions."""
 
     def user_of_id(self, name: str) -> str | None:
@@ -97,10 +97,10 @@ class Guarded(Protocol):
 
 
 class NoClientState:
-    """The `Guarded` of a server that keeps nothing of its clients."""
+    """The `GuardedServer` of a server that keeps nothing of its clients."""
 
     def user_of_id(self, name: str) -> str | None:
-        """See `Guarded`; as the others."""
+        """See `GuardedServer`; as the others."""
         return None
 
     def rights_changed(self, rights: Gate) -> None:
@@ -117,7 +117,7 @@ class Gate:
         refused: number of refusals by the name of the response code.
     """
 
-    def __init__(self, access: AccessFile | Policy, guarded: Guarded) -> None:
+    def __init__(self, access: AccessFile | Policy, guarded: GuardedServer) -> None:
         self.refused: Counter[str] = Counter()
         self._guarded = guarded
         # A reader of its own: a replica has one server after the other, and the last one has seen the last change.
@@ -190,7 +190,7 @@ class Gate:
         if session is None:
             return None  # its connection is closed, so no answer can arrive
         try:
-            session.principal.check(RequestCode(request.code).name, wanted(request))
+            session.principal.check(RequestCode(request.code).name, required_rights(request))
         except NoPermission as error:
             return error
         return None
@@ -206,7 +206,7 @@ class Gate:
         if len(self._unauthenticated) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
             self.refused["SYSTEM_BUSY"] += 1
             raise SystemBusy(
-                f"{counted(len(self._unauthenticated), 'connection', 'has', 'have')} not proved a key yet: try again"
+                f"{plural(len(self._unauthenticated), 'connection', 'has', 'have')} not proved a key yet: try again"
             )
         now = self._loop.time()
         self._unauthenticated[connection] = _Unauthenticated(serve, now + UNAUTHENTICATED_S)
@@ -273,7 +273,7 @@ class Gate:
     def _challenge(connection_state: _Unauthenticated, header: dict[str, Any]) -> str:
         nonce = secrets.token_hex(16)
         connection_state.user = header["user"]
-        connection_state.challenge = transcript_of(connection_state.user, header["nonce"], nonce)
+        connection_state.challenge = make_transcript(connection_state.user, header["nonce"], nonce)
         return nonce
 
     def _authenticate(self, connection: Connection, connection_state: _Unauthenticated, command: Command) -> None:
@@ -375,12 +375,12 @@ class Gate:
     def _check(self, session: _Session, connection: Connection, request: Command) -> None:
         name = session.principal.user.name
         try:
-            session.principal.check(RequestCode(request.code).name, wanted(request))
-            for claimed in ids_of(request):
+            session.principal.check(RequestCode(request.code).name, required_rights(request))
+            for claimed in claimed_ids(request):
                 is_known_to_server = self._guarded.user_of_id(claimed) not in (None, f"{USER}{name}")
                 if is_known_to_server or not session.ids.claim(claimed, name, self._loop.time()):
                     raise ClientIdConflict(
-                        f"{shown(claimed)} belongs to another user while that user is connected or a member with "
+                        f"{short_text(claimed)} belongs to another user while that user is connected or a member with "
                         "it, and some minutes longer: choose another one"
                     )
         except (NoPermission, ClientIdConflict, SystemBusy) as error:
@@ -396,5 +396,5 @@ class Gate:
         self._reported += 1
         if self._reported > MAX_REFUSALS_REPORTED_PER_S:
             return
-        logger.warning("refused %s, user %s: %s", connection.peer, shown(user), error)
+        logger.warning("refused %s, user %s: %s", connection.peer, short_text(user), error)
         self._guarded.access_refused(connection.peer, user, str(error))

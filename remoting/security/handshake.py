@@ -30,7 +30,7 @@ class Session(NamedTuple):
     to_client: bytes
 
 
-def transcript_of(user: str, client_nonce: str, server_nonce: str) -> bytes:
+def make_transcript(user: str, client_nonce: str, server_nonce: str) -> bytes:
     """The bytes over which both sides prove their keys."""
     return "\0".join(("rlab 1", user, client_nonce, server_nonce)).encode()
 
@@ -46,7 +46,7 @@ def checked_session(known: KeyHash, proof: bytes, transcript: bytes) -> Session 
     client_key = _xor(proof, hmac.digest(known.stored, transcript, "sha256"))
     if not hmac.compare_digest(sha256(client_key).digest(), known.stored):
         return None
-    return session_of(client_key, transcript)
+    return make_session(client_key, transcript)
 
 
 def server_proof(known: KeyHash, transcript: bytes) -> bytes:
@@ -54,7 +54,7 @@ def server_proof(known: KeyHash, transcript: bytes) -> bytes:
     return hmac.digest(known.server, transcript, "sha256")
 
 
-def session_of(client_key: bytes, transcript: bytes) -> Session:
+def make_session(client_key: bytes, transcript: bytes) -> Session:
     """The session of both sides."""
     return Session(
         hmac.digest(client_key, b"to server" + transcript, "sha256"),

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import ConfigError, NotAuthenticated, RequestCodeNotSupported, error_of
+from model.errors import ConfigError, NotAuthenticated, RequestCodeNotSupported, make_error
 from remoting.codec import MsgpackDecoder
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from remoting.security.handshake import client_proof, server_proof, session_of, transcript_of
+from remoting.security.handshake import client_proof, make_session, make_transcript, server_proof
 from remoting.security.key import Key
 from remoting.security.records import RecordDecoder, RecordSigner
 
@@ -54,7 +54,7 @@ def read_key(path: Path, environment: Mapping[str, str] = os.environ) -> Key:
         raise ConfigError(f"cannot read the key file {path}: {error}") from error
 
 
-def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
+def read_own_key(environment: Mapping[str, str] = os.environ) -> Key | None:
     """The key in the environment of this process; None if there is none.
 
     It is read again for each connection, so that a key can be changed while a client runs.
@@ -65,7 +65,7 @@ def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
     return _key_of(KEY_FILE, KEY, environment)
 
 
-def http_key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
+def read_http_key(environment: Mapping[str, str] = os.environ) -> Key | None:
     """The key that HTTP ports of this process ask for; None if the environment has none.
 
     Raises:
@@ -106,7 +106,7 @@ class ClientHandshake:
             RlabError: the server refused.
         """
         header = _accepted(answer)
-        self._transcript = transcript_of(self._key.user, self._nonce, str(header.get("nonce")))
+        self._transcript = make_transcript(self._key.user, self._nonce, str(header.get("nonce")))
         return {"proof": client_proof(self._key, self._transcript).hex()}
 
     def finish(self, answer: Command) -> tuple[RecordSigner, RecordDecoder]:
@@ -118,13 +118,13 @@ class ClientHandshake:
         header = _accepted(answer)
         if header.get("proof") != server_proof(self._key.hash(), self._transcript).hex():
             raise NotAuthenticated("the server did not prove that it knows this user: is it one of this cluster?")
-        session = session_of(self._key.client_key, self._transcript)
+        session = make_session(self._key.client_key, self._transcript)
         return RecordSigner(session.to_server), RecordDecoder(session.to_client, MsgpackDecoder)
 
 
 def _accepted(answer: Command) -> dict[str, object]:
     if answer.code:
-        error = error_of(answer.code, str(answer.header.get("remark", "no remark")))
+        error = make_error(answer.code, str(answer.header.get("remark", "no remark")))
         if isinstance(error, RequestCodeNotSupported):
             raise NotAuthenticated("this client has a key, and the server has no access control: is it the right one?")
         raise error

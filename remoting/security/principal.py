@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from model.access_limits import MAX_REMEMBERED_PERMISSIONS, QUOTA_BURST_S
 from model.errors import NoPermission, SystemBusy
-from remoting.command import shown
-from remoting.security.needs import Wanted
+from remoting.command import short_text
 from remoting.security.policy import User
+from remoting.security.right_fields import RequiredRight
 
 USER = "user "
 """The owner of a connection is this and the name of the user; see `Connection.owner`."""
@@ -65,7 +65,7 @@ class Principal:
         self._bytes = _quota(self._bytes, rights.bytes_per_s)
         self.has_quota = self._requests is not None or self._bytes is not None
 
-    def check(self, request: str, wanted: Iterable[Wanted]) -> None:
+    def check(self, request: str, wanted: Iterable[RequiredRight]) -> None:
         """Check that its rights include all rights that a request takes.
 
         Raises:
@@ -73,7 +73,7 @@ class Principal:
         """
         for right, name in wanted:
             if not self.user.rights.allow(right, name):
-                what = f"{right.value} {shown(name)}" if name else right.value
+                what = f"{right.value} {short_text(name)}" if name else right.value
                 raise NoPermission(
                     f"user {self.user.name!r} may not {request}: it lacks the right: {what}. The administrator of the "
                     "cluster's access file can grant it"

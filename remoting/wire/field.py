@@ -2,7 +2,7 @@
 
 A field that names a topic, a group, a client id, a query or a transaction declares which right the request takes to the
 named thing, or why it takes none. So the rights of a request follow from its schema, its body included
-(`remoting/security/needs.py`), and a test checks for all requests that each such field declares one of the two.
+(`remoting/security/right_fields.py`), and a test checks for all requests that each such field declares one of the two.
 
     TOPIC.requires(Right.CONSUME)    the user must have the right to consume the topic in this field
     TOPIC.freely("why")              the request takes no right to it, for a reason
@@ -125,7 +125,7 @@ class RequestSchema:
         answer: "" for SUCCESS and nothing more.
         rank: when a late server serves it.
         right: the right that it takes to the cluster. Without it, and without a field that takes a right, ADMIN.
-        names: the names in a body without rows; `security/needs.py` reads them.
+        names: the names in a body without rows; `security/right_fields.py` reads them.
         effect: its effect at a broker that has replicas; None for requests that no broker serves.
     """
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from model.errors import InvalidParameter
 from model.limits import MAX_FIELD_CHARS
-from remoting.command import Command, shown
+from remoting.command import Command, short_text
 from remoting.request_code import RequestCode
 from remoting.wire.assignment import ASSIGNMENT_SCHEMA
 from remoting.wire.field import Field, RequestSchema
@@ -46,7 +46,7 @@ _PLURAL: dict[type[object] | None, str] = {int: "whole numbers", str: "strings"}
 Bounds = tuple[int, int]
 
 
-def bounds_of(field: Field) -> Bounds | None:
+def field_bounds(field: Field) -> Bounds | None:
     """Return the bounds of a number, or of the numbers in a list; None for other fields."""
     if (field.items or field.type) is not int:
         return None
@@ -59,7 +59,7 @@ def _rule(field: Field) -> tuple[Any, Any]:
         return None, field
     if field.type is str:
         return None, MAX_FIELD_CHARS if field.maximum is None else field.maximum
-    return bounds_of(field) or (None, None)
+    return field_bounds(field) or (None, None)
 
 
 # Two slots for all kinds of rules: the check runs for each field of each message that is sent one by one.
@@ -88,7 +88,9 @@ def check_header(request: Command) -> None:
             elif high is not None:
                 _check_items(request.code, high, header[name])
         elif value is not None or required:
-            raise InvalidParameter(f"{_field(request.code, name)} must be of type {kind.__name__}, got {shown(value)}")
+            raise InvalidParameter(
+                f"{_field(request.code, name)} must be of type {kind.__name__}, got {short_text(value)}"
+            )
 
 
 def _check_items(code: int, field: Field, values: list[Any]) -> None:
@@ -96,7 +98,7 @@ def _check_items(code: int, field: Field, values: list[Any]) -> None:
         raise InvalidParameter(f"{_field(code, field.name)} must be a list of {_PLURAL[field.items]}")
     if field.items is str and any(len(value) > MAX_FIELD_CHARS for value in values):
         raise _too_long(code, field.name, MAX_FIELD_CHARS)
-    bounds = bounds_of(field)
+    bounds = field_bounds(field)
     if bounds is not None and values and not bounds[0] <= min(values) <= max(values) <= bounds[1]:
         raise InvalidParameter(f"{_field(code, field.name)} must be a list of numbers, each {range_text(*bounds)}")
 

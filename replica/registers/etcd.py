@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError, InvalidParameter, RegisterUnavailable
 from model.replica_limits import MAX_REPLICA_SETS, MAX_SET_NUMBER, REGISTER_TIMEOUT_S
 from model.replica_set import ReplicaSet, SetChanged, restored_rows, stored_row
@@ -193,7 +193,9 @@ class EtcdRegister:
         except ValueError:
             register_id = 0
         if not 1 <= register_id <= MAX_SET_NUMBER:
-            raise RegisterUnavailable(f"the key {self._id_key} of etcd is not the id of a register: {shown(register)}")
+            raise RegisterUnavailable(
+                f"the key {self._id_key} of etcd is not the id of a register: {short_repr(register)}"
+            )
         return register_id
 
     def _row(self, entry: _Entry, register_id: int) -> ReplicaSet | None:

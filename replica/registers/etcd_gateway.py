@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import anyio
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable
 from model.replica_limits import MAX_ETCD_ANSWER_BYTES, REGISTER_TIMEOUT_S
 from remoting.address import is_loopback, parse_address
@@ -140,7 +140,7 @@ class EtcdGateway:
             raise NotAuthenticated(f"etcd at {endpoint} refuses user {user}: {error}") from error
         token = answer.get("token", "")
         if type(token) is not str:
-            raise _NoAnswer(f"it answered a login with {shown(token)} as its token", may_be_done=False)
+            raise _NoAnswer(f"it answered a login with {short_repr(token)} as its token", may_be_done=False)
         self._token = token
 
     async def _post(self, endpoint: str, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class EtcdGateway:
         """The document of an answer, or its error."""
         if status == _OK:
             if isinstance(found, str):
-                raise _NoAnswer(f"its answer is not a JSON object: {shown(found)}")
+                raise _NoAnswer(f"its answer is not a JSON object: {short_repr(found)}")
             return found
         text = found if isinstance(found, str) else str(found.get("message") or found.get("error") or found)
         if path == _AUTHENTICATE and _NOT_ENABLED in text:
@@ -185,7 +185,7 @@ class EtcdGateway:
             raise _NoAnswer(f"HTTP {status}: {text}")
         hint = f": set {TLS_CA}" if "HTTPS" in text and self._tls is None else ""
         raise ConfigError(
-            f"{endpoint} does not serve the JSON gateway of etcd 3.4 or newer (HTTP {status}: {shown(text)}){hint}"
+            f"{endpoint} does not serve the JSON gateway of etcd 3.4 or newer (HTTP {status}: {short_repr(text)}){hint}"
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from model.arguments import shown
+from model.arguments import short_repr
 from model.errors import ConfigError
 from model.replica_limits import MAX_ETCD_ENDPOINTS, MAX_ETCD_PREFIX_CHARS
 from remoting.address import parse_addresses
@@ -50,7 +50,7 @@ def parse_place(text: str) -> EtcdPlace:
         ConfigError: it is not one.
     """
     if not text.startswith(SCHEME):
-        raise ConfigError(f"{shown(text)} is not the address of a register: write etcd://HOST:PORT,HOST:PORT")
+        raise ConfigError(f"{short_repr(text)} is not the address of a register: write etcd://HOST:PORT,HOST:PORT")
     addresses, _, path = text.removeprefix(SCHEME).partition("/")
     if "@" in addresses:
         raise ConfigError(f"the address of etcd has no user and no password: set {USER} and {PASSWORD_FILE}")
@@ -61,7 +61,8 @@ def parse_place(text: str) -> EtcdPlace:
     if not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_ETCD_PREFIX_CHARS:
         # No slash: the keys of one register would be among those of another one.
         raise ConfigError(
-            f"{shown(path)} cannot begin keys of etcd: use up to {MAX_ETCD_PREFIX_CHARS} letters, digits, '.', '_', '-'"
+            f"{short_repr(path)} cannot begin keys of etcd: "
+            f"use up to {MAX_ETCD_PREFIX_CHARS} letters, digits, '.', '_', '-'"
         )
     return EtcdPlace(endpoints=endpoints, prefix=prefix)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from broker.store.segments.epochs import Epoch, common_epoch
-from model.counted import counted
+from model.counted import plural
 from model.errors import ServiceNotAvailable
 from model.replica_limits import REPLICA_SILENCE_S
 from model.replica_set import ReplicaSet
@@ -143,7 +143,7 @@ def check_replica(row: ReplicaSet, header: Mapping[str, Any], master: int) -> No
         )
     if incarnation != member.incarnation:
         raise ReplicaRestarted(
-            f"replica {replica_id} of set {row.name} has started {counted(member.incarnation, 'time')}, and this is "
+            f"replica {replica_id} of set {row.name} has started {plural(member.incarnation, 'time')}, and this is "
             f"the process of start {incarnation}: two processes use one replica id, or its directory is an old copy"
         )
     if header["epoch"] > row.epoch:

@@ -17,7 +17,7 @@ import anyio
 
 from broker.durability.changes import RowChange
 from broker.feature import Core, CurrentRights, ReplicatingFeature
-from model.counted import counted
+from model.counted import plural
 from model.errors import IllegalOperation, NotEnoughReplicas, NotMaster, RlabError
 from model.events import EventKind
 from model.quirks import Quirk
@@ -392,7 +392,7 @@ class ReplicaSender(ReplicatingFeature):
             self._refusal = self._refused_by
         elif len(row.in_sync) < row.min_in_sync:
             self._refusal = NotEnoughReplicas(
-                f"{row.name} has {counted(len(row.in_sync), 'replica')} in sync, and min_in_sync is {row.min_in_sync}: "
+                f"{row.name} has {plural(len(row.in_sync), 'replica')} in sync, and min_in_sync is {row.min_in_sync}: "
                 "nothing was stored; start the others, or lower min_in_sync"
             )
         else:

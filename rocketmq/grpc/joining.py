@@ -6,7 +6,7 @@ A client sends its settings over a stream that stays open as long as the client 
 client adopts: the number and the pauses of its retries, and the longest message. A consumer is a member of its group
 from its first heartbeat on, with the subscriptions of its settings, or, after a restart of the broker, of its last
 receives. A producer answers checks of transactions, over the same stream. So does a consumer that an operator has
-consume one message, or asks for the stacks of its threads (`broker/groups/running.py`).
+consume one message, or asks for the stacks of its threads (`broker/groups/relay.py`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from model.message import retry_delay_ms
 from model.names import check_group
 from model.record import iter_records
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.fields import json_bytes, kind_of
+from rocketmq.fields import expression_type, json_bytes
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.http2 import GrpcCall
@@ -113,7 +113,7 @@ def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcR
         model=MessageModel.CLUSTERING,
         consume_from=ConsumeFrom.LAST_OFFSET,
         strategy=_STRATEGY,
-        subscriptions=tuple(subscription_of(topic, expression, 0) for topic, expression in sorted(filters.items())),
+        subscriptions=tuple(make_subscription(topic, expression, 0) for topic, expression in sorted(filters.items())),
         session_timeout_s=_SESSION_S,
         leaseless=True,
     )
@@ -261,8 +261,13 @@ def _running_info(connection: GrpcConnection, client_id: str, group: str, stacks
     info = {
         "properties": {"PROP_CONSUME_TYPE": "CONSUME_POP", "PROP_CLIENT_VERSION": client.strip()},
         "subscriptionSet": [
-            {"topic": each.topic, "subString": each.expression, "subVersion": 0, "expressionType": kind_of(each)}
-            for each in (subscription_of(topic, given, 0) for topic, given in sorted(filters.items()))
+            {
+                "topic": each.topic,
+                "subString": each.expression,
+                "subVersion": 0,
+                "expressionType": expression_type(each),
+            }
+            for each in (make_subscription(topic, given, 0) for topic, given in sorted(filters.items()))
         ],
         **{"mqTable": {}, "mqPopTable": {}, "statusTable": {}, "jstack": stacks},
     }

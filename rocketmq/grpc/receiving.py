@@ -23,7 +23,7 @@ from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from model.message import MESSAGE_GROUP
 from model.record import StoredRecord, iter_records
 from model.response_code import ResponseCode
-from model.subscription import Expression, Sql, parse_expression, subscription_of
+from model.subscription import Expression, Sql, make_subscription, parse_expression
 from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
@@ -36,7 +36,7 @@ from rocketmq.grpc.routes import readable_brokers, required_topic
 from rocketmq.grpc.sending import TRACE_CONTEXT
 from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.message import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
-from rocketmq.pulling import MAX_SUSPEND_MS, message_of
+from rocketmq.pulling import MAX_SUSPEND_MS, decode_payload
 
 RENEWED_INVISIBLE_MS = 10_000
 """How long a message is invisible after the connection of its push consumer is gone."""
@@ -59,7 +59,7 @@ def receive(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReq
         poll_ms = duration_ms(request.long_polling_timeout)
     if call.timeout_ms is not None:
         poll_ms = min(poll_ms, call.timeout_ms - _NETWORK_MARGIN_MS)
-    subscription = subscription_of(topic, expression, 0)
+    subscription = make_subscription(topic, expression, 0)
     header: dict[str, Any] = {
         "group": group,
         "topic": topic,
@@ -177,7 +177,7 @@ def stored_message(
         stored_ms: when it was stored.
         payload: the message.
     """
-    found = message_of(payload, stored_in)
+    found = decode_payload(payload, stored_in)
     body, properties, _, born_ms = found or (payload, {}, 0, stored_ms)
     message_group = properties.get(MESSAGE_GROUP, "")
     system = MESSAGES["SystemProperties"](

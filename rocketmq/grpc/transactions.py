@@ -22,7 +22,7 @@ from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.receiving import stored_message
 from rocketmq.grpc.routes import required_topic
 from rocketmq.grpc.status import GrpcRefused, status
-from rocketmq.pulling import message_of
+from rocketmq.pulling import decode_payload
 
 _STATES = {proto.COMMIT: TransactionState.COMMIT, proto.ROLLBACK: TransactionState.ROLLBACK}
 
@@ -57,7 +57,7 @@ def check(connection: GrpcConnection, opaque: int, header: Mapping[str, Any], bo
     A payload that is not a message is not checked, because a client could not read it.
     """
     topic, offset, payload = header["topic"], header["offset"], body or b""
-    found = message_of(payload, topic)
+    found = decode_payload(payload, topic)
     if found is None:
         return None
     message = stored_message(connection, topic, topic, header["queue_id"], offset, found[-1], payload)

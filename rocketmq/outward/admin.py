@@ -16,15 +16,15 @@ from model.limits import MEMBER_EXPIRY_S
 from model.names import is_retry_topic, is_system_topic
 from model.offset_reset import ResetKind, ResetTo
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from model.topic_route import READ_WRITE
 from remoting.request_code import RequestCode
 from rocketmq.fields import Fields
 from rocketmq.frame import Frame
 from rocketmq.message import KEYS, UNIQ_KEY, StoredMessage, decode_messages
-from rocketmq.outward.answers import by_queue, good, in_turns, json_of, packed
-from rocketmq.outward.edge import Answered, Calls, Server, Steps, StockCall
-from rocketmq.outward.messages import record_of
+from rocketmq.outward.answers import check_answer, index_by_queue, pack_body, parse_json_body, run_calls
+from rocketmq.outward.edge import Calls, Server, Steps, StockCall, TranslatedAnswer
+from rocketmq.outward.messages import encode_stock_record
 from rocketmq.outward.queues import queue_fields
 from rocketmq.outward.routes import queue_count
 
@@ -47,7 +47,7 @@ def _settings(answer: Frame) -> dict[str, GroupSettings]:
             max_attempts=int(each.get("retryMaxTimes", 16)),
             fifo=bool(each.get("consumeMessageOrderly", False)),
         )
-        for name, each in json_of(answer)["subscriptionGroupTable"].items()
+        for name, each in parse_json_body(answer)["subscriptionGroupTable"].items()
     }
 
 
@@ -64,19 +64,19 @@ def broker_info(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         StockCall(_GET_ALL_TOPICS),
         StockCall(_GET_ALL_GROUPS),
     ]
-    said = json_of(runtime)["table"]
-    topics = sorted(json_of(configs)["topicConfigTable"].items())
-    answers = yield from in_turns([StockCall(_TOPIC_STATS, {"topic": name}) for name, _ in topics])
+    said = parse_json_body(runtime)["table"]
+    topics = sorted(parse_json_body(configs)["topicConfigTable"].items())
+    answers = yield from run_calls([StockCall(_TOPIC_STATS, {"topic": name}) for name, _ in topics])
     rows = []
     for (name, config), stats in zip(topics, answers, strict=True):
         read, write = queue_count(config["readQueueNums"]), queue_count(config["writeQueueNums"])
-        held = {} if stats.code else by_queue(json_of(stats).get("offsetTable") or {})
+        held = {} if stats.code else index_by_queue(parse_json_body(stats).get("offsetTable") or {})
         found = (held.get((name, queue_id), {}) for queue_id in range(max(read, write)))
         ranges = [[int(each.get("minOffset", 0)), int(each.get("maxOffset", 0))] for each in found]
         rows.append([name, read, write, int(config["perm"]) & READ_WRITE, ranges])
-    return Answered(
+    return TranslatedAnswer(
         {},
-        packed(
+        pack_body(
             {
                 "name": server.cluster.name_of(server.address),
                 "cluster": "",
@@ -93,11 +93,11 @@ def groups(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """All groups with the number of their members."""
     [answer] = yield [StockCall(_GET_ALL_GROUPS)]
     names = sorted(_settings(answer))
-    answers = yield from in_turns(
+    answers = yield from run_calls(
         [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}) for name in names]
     )
-    counts = [0 if each.code else len(json_of(each)["consumerIdList"]) for each in answers]
-    return Answered({}, packed([[name, n, 0] for name, n in zip(names, counts, strict=True)]))
+    counts = [0 if each.code else len(parse_json_body(each)["consumerIdList"]) for each in answers]
+    return TranslatedAnswer({}, pack_body([[name, n, 0] for name, n in zip(names, counts, strict=True)]))
 
 
 def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -105,7 +105,7 @@ def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     [answer] = yield [StockCall(_GET_ALL_GROUPS)]
     found = _settings(answer).get(header["group"])
     settings = found or GroupSettings()
-    return Answered({"is_set": found is not None, **settings.added}, packed(settings.to_wire()))
+    return TranslatedAnswer({"is_set": found is not None, **settings.added}, pack_body(settings.to_wire()))
 
 
 def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -113,7 +113,7 @@ def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": header["group"]})]
     if answer.code == _NOT_ONLINE:
         raise GroupNotExist(f"group {header['group']!r} has no members here")
-    found = json_of(answer)
+    found = parse_json_body(answer)
     kind = str(found.get("consumeType") or "CONSUME_PASSIVELY").removeprefix("CONSUME_")
     data = ConsumerData(
         group=header["group"],
@@ -122,7 +122,7 @@ def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         consume_from=ConsumeFrom.LAST_OFFSET,
         strategy=_STRATEGY,
         subscriptions=tuple(
-            subscription_of(topic, each.get("subString") or "*", 0)
+            make_subscription(topic, each.get("subString") or "*", 0)
             for topic, each in sorted(found["subscriptionTable"].items())
         ),
         session_timeout_s=MEMBER_EXPIRY_S,
@@ -131,14 +131,14 @@ def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     members = [
         {"client_id": each["clientId"], "address": each["clientAddr"], **common} for each in found["connectionSet"]
     ]
-    return Answered({}, packed({"version": 0, "created_ms": 0, "members": members}))
+    return TranslatedAnswer({}, pack_body({"version": 0, "created_ms": 0, "members": members}))
 
 
 def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The progress of a group on each queue of this broker."""
     fields = {"consumerGroup": header["group"], **({"topic": header["topic"]} if header.get("topic") else {})}
     [answer] = yield [StockCall(RequestCode.GET_CONSUME_STATS, fields)]
-    known = by_queue(json_of(answer).get("offsetTable") or {})
+    known = index_by_queue(parse_json_body(answer).get("offsetTable") or {})
     queues = sorted(known)
     ranges = yield from _ranges(header["group"], queues)
     owners = yield from _owners(header["group"])
@@ -146,24 +146,24 @@ def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         [*queue, *limits, -1 if before is None else before, owners.get(queue, ""), 0]
         for queue, *limits, before in ranges
     ]
-    return Answered({}, packed(rows))
+    return TranslatedAnswer({}, pack_body(rows))
 
 
 def _owners(group: str) -> Calls[dict[tuple[str, int], str]]:
     """The queues of a group by the members that report them; a member that cannot answer counts as having none."""
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
-    ids = [] if answer.code else json_of(answer)["consumerIdList"]
+    ids = [] if answer.code else parse_json_body(answer)["consumerIdList"]
     if not ids:
         return {}
     asked = {"consumerGroup": group, "jstackEnable": False}
-    answers = yield from in_turns(
+    answers = yield from run_calls(
         [StockCall(RequestCode.GET_CONSUMER_RUNNING_INFO, {**asked, "clientId": name}) for name in ids]
     )
     return {
         queue: name
         for name, reported in zip(ids, answers, strict=True)
         if not reported.code
-        for queue in by_queue(json_of(reported).get("mqTable") or {})
+        for queue in index_by_queue(parse_json_body(reported).get("mqTable") or {})
     }
 
 
@@ -183,8 +183,8 @@ def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple
     found = []
     for place, queue in enumerate(queues):
         low, high, committed = answers[3 * place : 3 * place + 3]
-        first, end = (Fields(good(each).fields).number("offset") for each in (low, high))
-        is_new = good(committed, ResponseCode.QUERY_NOT_FOUND).code
+        first, end = (Fields(check_answer(each).fields).number("offset") for each in (low, high))
+        is_new = check_answer(committed, ResponseCode.QUERY_NOT_FOUND).code
         found.append((queue, first, end, None if is_new else Fields(committed.fields).number("offset")))
     return found
 
@@ -196,7 +196,7 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """
     group, topic, to = header["group"], header["topic"], ResetTo(ResetKind(header["to"]), header.get("value", 0))
     [online] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
-    if not online.code and json_of(online)["consumerIdList"] and not header.get("dry_run"):
+    if not online.code and parse_json_body(online)["consumerIdList"] and not header.get("dry_run"):
         raise IllegalOperation(
             f"group {group!r} has members, which would commit their old offsets over the new ones: stop them first"
         )
@@ -210,7 +210,7 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
             StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**queue_fields(topic, n), "timestamp": to.value})
             for n in ids
         ]
-        at = {n: Fields(good(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)}
+        at = {n: Fields(check_answer(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)}
     rows: list[list[Any]] = []
     for (_, queue_id), low, high, before in ranges:
         asked = to.offset_in(low, high, before, lambda _: at[queue_id])  # noqa: B023 - called at once
@@ -225,9 +225,9 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
             for row in rows
         ]
         for answer in answers:
-            good(answer)
+            check_answer(answer)
     known = not online.code or any(before is not None for *_, before in ranges)
-    return Answered({"known": known}, packed(rows))
+    return TranslatedAnswer({"known": known}, pack_body(rows))
 
 
 def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -245,9 +245,9 @@ def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 def view_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Every copy of a message by the id that its client assigned: a broker has an index of these ids for each topic."""
     [configs] = yield [StockCall(_GET_ALL_TOPICS)]
-    topics = [name for name in sorted(json_of(configs)["topicConfigTable"]) if not is_system_topic(name)]
+    topics = [name for name in sorted(parse_json_body(configs)["topicConfigTable"]) if not is_system_topic(name)]
     wanted, n = header["message_id"], header["max_n"]
-    answers = yield from in_turns([_query(topic, wanted, n, is_id=True) for topic in topics])
+    answers = yield from run_calls([_query(topic, wanted, n, is_id=True) for topic in topics])
     copies = [each for answer in answers if not answer.code for each in _found(answer)]
     return _copies([each for each in copies if each.properties.get(UNIQ_KEY) == wanted], n)
 
@@ -260,23 +260,25 @@ def _query(
 
 
 def _found(answer: Frame) -> list[StoredMessage]:
-    return list(decode_messages(good(answer, ResponseCode.QUERY_NOT_FOUND).body or b""))
+    return list(decode_messages(check_answer(answer, ResponseCode.QUERY_NOT_FOUND).body or b""))
 
 
-def _copies(messages: list[StoredMessage], n: int) -> Answered:
+def _copies(messages: list[StoredMessage], n: int) -> TranslatedAnswer:
     newest = sorted(messages, key=lambda each: -each.stored_ms)[:n]
-    return Answered({"next_before": -1}, packed([[each.topic, each.queue_id, -1, record_of(each)] for each in newest]))
+    return TranslatedAnswer(
+        {"next_before": -1}, pack_body([[each.topic, each.queue_id, -1, encode_stock_record(each)] for each in newest])
+    )
 
 
 def delete_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Delete a topic at a broker."""
     [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": header["topic"]})]
-    good(answer)
-    return Answered({})
+    check_answer(answer)
+    return TranslatedAnswer({})
 
 
 def forget_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Delete a topic at a name server."""
     [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": header["topic"]})]
-    good(answer)
-    return Answered({})
+    check_answer(answer)
+    return TranslatedAnswer({})

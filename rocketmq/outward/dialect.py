@@ -24,7 +24,7 @@ _TRANSLATORS: dict[int, OutwardTranslator] = {
     RequestCode.LOCK_BATCH_MQ: queues.lock,
     RequestCode.UNLOCK_BATCH_MQ: queues.unlock,
     RequestCode.UPDATE_CONSUMER_OFFSET: queues.commit,
-    RequestCode.QUERY_CONSUMER_OFFSET: queues.committed,
+    RequestCode.QUERY_CONSUMER_OFFSET: queues.query_committed,
     RequestCode.GET_MAX_OFFSET: queues.max_offset,
     RequestCode.GET_MIN_OFFSET: queues.min_offset,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: queues.search_offset,

@@ -27,7 +27,7 @@ from model.subscription import SubscriptionData
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.fields import text_of
+from rocketmq.fields import header_text
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode_frame
 
 _KNOWN_CODES = frozenset(map(int, ResponseCode))
@@ -44,7 +44,7 @@ class StockCall(NamedTuple):
     body: bytes | None = None
 
 
-class Answered(NamedTuple):
+class TranslatedAnswer(NamedTuple):
     """The answer that our client gets."""
 
     header: dict[str, Any]
@@ -55,7 +55,7 @@ class Answered(NamedTuple):
 T = TypeVar("T")
 Calls = Generator[list[StockCall], list[Frame], T]
 """Yields calls that are made together; receives their answers in the same order."""
-Steps = Calls[Answered]
+Steps = Calls[TranslatedAnswer]
 
 
 class Cluster:
@@ -150,7 +150,7 @@ ForwardedHandler = Callable[[Server, Frame], bytes]
 """Answers a request that a server forwards to our client, for instance from a tool: the body."""
 
 
-class Refused(Exception):
+class RefusedByServer(Exception):
     """A server has answered with an error code."""
 
     def __init__(self, frame: Frame) -> None:
@@ -215,7 +215,7 @@ class ClientEdge(FrameReader):
             if len(self._waiting) >= MAX_IN_FLIGHT_REQUESTS:
                 del self._waiting[next(iter(self._waiting))]  # its client stopped waiting long ago
             self._waiting[self._opaque] = pending, place
-            fields = {name: text_of(value) for name, value in call.fields.items()}
+            fields = {name: header_text(value) for name, value in call.fields.items()}
             frames.append(encode_frame(Frame(call.code, 0, self._opaque, fields, call.body, language="PYTHON")))
         return b"".join(frames)
 
@@ -247,16 +247,16 @@ class ClientEdge(FrameReader):
         try:
             calls = pending.steps.send([each for each in pending.answers if each is not None])
         except StopIteration as end:
-            result: Answered = end.value
-        except Refused as refused:
-            result = Answered({"remark": str(refused)}, None, refused.code)
+            result: TranslatedAnswer = end.value
+        except RefusedByServer as refused:
+            result = TranslatedAnswer({"remark": str(refused)}, None, refused.code)
         except RlabError as error:
-            result = Answered({"remark": str(error)}, None, error.code or ResponseCode.SYSTEM_ERROR)
+            result = TranslatedAnswer({"remark": str(error)}, None, error.code or ResponseCode.SYSTEM_ERROR)
         except _UNREADABLE as error:
             remark = (
                 f"the answer of RocketMQ to {RequestCode(code).name} cannot be read ({type(error).__name__}: {error})"
             )
-            result = Answered({"remark": remark[:500]}, None, ResponseCode.SYSTEM_ERROR)
+            result = TranslatedAnswer({"remark": remark[:500]}, None, ResponseCode.SYSTEM_ERROR)
         else:
             self._peer.send_frame(self._calls(pending, calls))
             return None

@@ -13,11 +13,11 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatDat
 from model.message import tag_hash
 from model.subscription import SubscriptionData
 from remoting.request_code import RequestCode
-from rocketmq.fields import Fields, json_bytes, kind_of, table_by_queue
+from rocketmq.fields import Fields, expression_type, json_bytes, table_by_queue
 from rocketmq.frame import Frame
-from rocketmq.outward.answers import good, json_of, packed, unpacked
-from rocketmq.outward.edge import Answered, Server, Steps, StockCall
-from rocketmq.outward.queues import lock_call, locked_in, of_broker
+from rocketmq.outward.answers import check_answer, pack_body, parse_json_body, unpack_body
+from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
+from rocketmq.outward.queues import broker_queues, lock_call, locked_queues
 
 _FROM = {
     ConsumeFrom.LAST_OFFSET: "CONSUME_FROM_LAST_OFFSET",
@@ -38,7 +38,7 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
     A lost lock ends the session of its group, as on our brokers: the client asks for its queues again.
     """
-    beat = HeartbeatData.from_wire(unpacked(body))
+    beat = HeartbeatData.from_wire(unpack_body(body))
     server.client_id = beat.client_id
     server.producer_group = next(iter(beat.producer_groups), server.producer_group)
     known = server.subscribed
@@ -52,7 +52,7 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         # Before the heartbeat, which a server takes with any filter: who subscribes gets the refusal.
         answers = yield checks
         for answer in answers:
-            good(answer)
+            check_answer(answer)
     server.subscribed = subscribed
     server.starts = {each.group: (each.consume_from.value, each.consume_timestamp_ms) for each in beat.consumers}
     server.held = {each.group: server.held.get(each.group, {}) for each in beat.consumers}
@@ -67,15 +67,15 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         StockCall(RequestCode.HEART_BEAT, {}, json_bytes(said)),
         *(lock_call(server, group, queues) for group, queues in locked.items()),
     ]
-    good(answer)
+    check_answer(answer)
     lost: list[str] = []
     for (group, queues), frame in zip(locked.items(), renewed, strict=True):
-        gone = set(queues) - locked_in(frame)
+        gone = set(queues) - locked_queues(frame)
         for queue in gone:
             server.locked.get(group, {}).pop(queue, None)
         lost += [group] if gone else []
     new = {each.group: each.group not in known or each.group in lost for each in beat.consumers}
-    return Answered({"groups": {group: [0, 0, is_new] for group, is_new in new.items()}})
+    return TranslatedAnswer({"groups": {group: [0, 0, is_new] for group, is_new in new.items()}})
 
 
 def _check_call(server: Server, group: str, subscription: SubscriptionData) -> StockCall:
@@ -87,7 +87,7 @@ def _check_call(server: Server, group: str, subscription: SubscriptionData) -> S
 def _subscription(one: SubscriptionData) -> dict[str, object]:
     return {
         **{"topic": one.topic, "subString": one.expression, "subVersion": one.version},
-        **{"expressionType": kind_of(one), "classFilterMode": False},
+        **{"expressionType": expression_type(one), "classFilterMode": False},
         "tagsSet": sorted(one.tags or ()),
         "codeSet": sorted(map(tag_hash, one.tags or ())),
     }
@@ -111,18 +111,18 @@ def leave(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         for group in header["groups"] or [""]
     ]
     for answer in answers:
-        good(answer)
-    return Answered({})
+        check_answer(answer)
+    return TranslatedAnswer({})
 
 
 def members(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The members of a group. The version is a hash of their ids and topics, so equal lists have equal versions."""
     group = header["group"]
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
-    ids = sorted(json_of(answer)["consumerIdList"])
+    ids = sorted(parse_json_body(answer)["consumerIdList"])
     topics = sorted(server.subscribed.get(group, {}))
     version = zlib.crc32("\n".join((*topics, "", *ids)).encode()) % _MAX_VERSION
-    return Answered({"version": version}, packed([version, [[topics, ids]]]))
+    return TranslatedAnswer({"version": version}, pack_body([version, [[topics, ids]]]))
 
 
 def members_changed(server: Server, frame: Frame) -> tuple[int, dict[str, Any], None]:
@@ -138,12 +138,12 @@ def running_info(server: Server, frame: Frame) -> bytes:
     queues = sorted(server.held.get(group, {}))
     rows = [
         (named, {"commitOffset": server.cluster.committed(server.address, group, *queue), "locked": queue in locks})
-        for named, queue in zip(of_broker(server, queues), queues, strict=True)
+        for named, queue in zip(broker_queues(server, queues), queues, strict=True)
     ]
     said = {
         "properties": {"PROP_CONSUMEORDERLY": str(bool(locks)).lower(), "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"},
         "subscriptionSet": [
-            {"topic": topic, "subString": one.expression, "subVersion": 0, "expressionType": kind_of(one)}
+            {"topic": topic, "subString": one.expression, "subVersion": 0, "expressionType": expression_type(one)}
             for topic, one in sorted(server.subscribed.get(group, {}).items())
         ],
         **{"mqTable": table_by_queue(rows), "mqPopTable": {}, "statusTable": {}},

@@ -29,8 +29,8 @@ from rocketmq.message import (
     offset_message_id,
     properties_text,
 )
-from rocketmq.outward.answers import good, packed, unpacked
-from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+from rocketmq.outward.answers import check_answer, pack_body, unpack_body
+from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
 
 _SEND = 310
 _TIMERS_SINCE = 413
@@ -47,7 +47,7 @@ _COMMITS, _MAY_SUSPEND, _HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
 
 def message_parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
     """Body, properties and born time of our payload."""
-    _, body, tags, keys, others, born_ms, message_id = unpacked(payload)
+    _, body, tags, keys, others, born_ms, message_id = unpack_body(payload)
     named = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
     return body, {**others, **{name: value for name, value in named.items() if value}}, born_ms
 
@@ -72,10 +72,10 @@ def send_call(
     return StockCall(RequestCode.SEND_BATCH_MESSAGE if is_batch else _SEND, fields, content)
 
 
-def _stored(answer: Frame) -> Answered:
+def _stored(answer: Frame) -> TranslatedAnswer:
     """The answer of a send; a message whose copy on a disk or slave is late counts as stored."""
     late = (ResponseCode.FLUSH_DISK_TIMEOUT, 11, 12)
-    return Answered({"offset": Fields(good(answer, *late).fields).number("queueOffset")})
+    return TranslatedAnswer({"offset": Fields(check_answer(answer, *late).fields).number("queueOffset")})
 
 
 def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -90,22 +90,22 @@ def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         else:
             properties[TIMER_DELAY_MS] = str(delay_ms)
     [answer] = yield [send_call(server, header, content, properties, born_ms)]
-    if not delay_ms or good(answer).code:
+    if not delay_ms or check_answer(answer).code:
         return _stored(answer)
     handle = Fields(answer.fields).text("recallHandle", "")
-    return Answered({"offset": -1, **({"recall_handle": handle} if handle else {})})
+    return TranslatedAnswer({"offset": -1, **({"recall_handle": handle} if handle else {})})
 
 
 def recall(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate the recall of a delayed message, which RocketMQ has since 5.3.2."""
     fields = {"producerGroup": server.producer_group, "topic": header["topic"], "recallHandle": header["handle"]}
     [answer] = yield [StockCall(RequestCode.RECALL_MESSAGE, fields)]
-    return Answered({"message_id": Fields(good(answer).fields).text("msgId")})
+    return TranslatedAnswer({"message_id": Fields(check_answer(answer).fields).text("msgId")})
 
 
 def send_batch(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate the send of several messages to one queue; the answer has their first offset."""
-    parts = [message_parts(payload) for _, payload in unpacked(body)]
+    parts = [message_parts(payload) for _, payload in unpack_body(body)]
     entries = b"".join(batch_entry(content, properties) for content, properties, _ in parts)
     [answer] = yield [send_call(server, header, entries, {"WAIT": "true"}, parts[0][2], is_batch=True)]
     return _stored(answer)
@@ -124,7 +124,7 @@ def _pull(group: str, queue: tuple[str, int], offset: int, max_n: int, **more: o
     return StockCall(RequestCode.PULL_MESSAGE, {**fields, **more})
 
 
-def filter_of(server: Server, header: dict[str, Any]) -> tuple[str, str]:
+def pull_filter(server: Server, header: dict[str, Any]) -> tuple[str, str]:
     """Text and type of the filter of a pull or pop. Tags are those of the heartbeat: a pull has only their hashes."""
     if "sql" in header:
         return header["sql"], SQL92
@@ -142,40 +142,40 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         server.cluster.record_commit(server.address, (header["group"], *queue), header["commit"])
     more: dict[str, object]
     more = {"sysFlag": flags, "commitOffset": header.get("commit", 0), "suspendTimeoutMillis": header["suspend_ms"]}
-    more["subscription"], more["expressionType"] = filter_of(server, header)
+    more["subscription"], more["expressionType"] = pull_filter(server, header)
     [answer] = yield [_pull(header["group"], queue, header["offset"], header["max_n"], **more)]
-    fields = Fields(good(answer, *_PULL_OUTCOMES).fields)
+    fields = Fields(check_answer(answer, *_PULL_OUTCOMES).fields)
     said = {
         "next_offset": fields.number("nextBeginOffset"),
         "min_offset": fields.number("minOffset"),
         "max_offset": fields.number("maxOffset"),
     }
     if answer.code:
-        return Answered({**said, "remark": answer.remark or ""}, None, answer.code)
-    return Answered(said, b"".join(record_of(each) for each in decode_messages(answer.body or b"")))
+        return TranslatedAnswer({**said, "remark": answer.remark or ""}, None, answer.code)
+    return TranslatedAnswer(said, b"".join(encode_stock_record(each) for each in decode_messages(answer.body or b"")))
 
 
-def payload_of(message: StoredMessage) -> bytes:
+def encode_stock_message(message: StoredMessage) -> bytes:
     """The payload that a message of RocketMQ has here."""
     properties = dict(message.properties)
     tags, keys = properties.pop(TAGS, ""), properties.pop(KEYS, "").split()
     message_id = properties.pop(UNIQ_KEY, "") or offset_message_id(message.store, message.physical)
     topic = properties.pop(RETRY_TOPIC, message.topic)
-    return packed([topic, message.body, tags, keys, properties, message.born_ms, message_id])
+    return pack_body([topic, message.body, tags, keys, properties, message.born_ms, message_id])
 
 
-def record_of(message: StoredMessage) -> bytes:
+def encode_stock_record(message: StoredMessage) -> bytes:
     """The record of a stored message of RocketMQ."""
     tag = tag_hash(message.properties.get(TAGS, ""))
     numbers = (1, message.queue_id, message.offset, message.stored_ms, tag, 0, message.times_delivered)
-    return encode_record(*numbers, payload_of(message))
+    return encode_record(*numbers, encode_stock_message(message))
 
 
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate the return of a failed message. RocketMQ names it by a place in its log, which a pull returns."""
     queue, offset = (header["topic"], header["queue_id"]), header["offset"]
     [found] = yield [_pull(header["group"], queue, offset, 1)]
-    messages = [each for each in decode_messages(good(found).body or b"") if each.offset == offset]
+    messages = [each for each in decode_messages(check_answer(found).body or b"") if each.offset == offset]
     if not messages:
         raise LookupError(f"message {offset} of {queue[0]}:{queue[1]} is gone")
     level = 0
@@ -191,5 +191,5 @@ def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         "maxReconsumeTimes": header["max_attempts"],
     }
     [answer] = yield [StockCall(RequestCode.CONSUMER_SEND_MSG_BACK, fields)]
-    good(answer)
-    return Answered({"dead": messages[0].times_delivered >= header["max_attempts"]})
+    check_answer(answer)
+    return TranslatedAnswer({"dead": messages[0].times_delivered >= header["max_attempts"]})

@@ -18,9 +18,9 @@ from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.fields import FieldError, Fields
 from rocketmq.message import StoredMessage, decode_messages
-from rocketmq.outward.answers import good, packed, unpacked
-from rocketmq.outward.edge import Answered, Server, Steps, StockCall
-from rocketmq.outward.messages import filter_of, record_of
+from rocketmq.outward.answers import check_answer, pack_body, unpack_body
+from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
+from rocketmq.outward.messages import encode_stock_record, pull_filter
 from rocketmq.popping import POLLING_TIMEOUT, POP_CK
 
 _OLDEST, _NEWEST = 0, 1
@@ -29,7 +29,7 @@ _JOINTS = {"1": "_", "2": "+"}
 """Retry flag -> separator of group and topic in the name of a POP retry topic."""
 
 
-class Delivered(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """A message of a pop, the place to acknowledge it, and the words of its handle before the broker's name."""
 
     topic: str
@@ -47,17 +47,17 @@ def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         **{"consumerGroup": group, "topic": topic, "queueId": header["queue_id"]},
         **{"maxMsgNums": min(header["max_n"], MAX_POP_BATCH), "invisibleTime": header["invisible_ms"]},
         **{"pollTime": header["suspend_ms"], "bornTime": 0, "initMode": _OLDEST if first else _NEWEST},
-        **dict(zip(("exp", "expType"), filter_of(server, header), strict=True)),
+        **dict(zip(("exp", "expType"), pull_filter(server, header), strict=True)),
         "order": bool(header.get("order")),
     }
     [answer] = yield [StockCall(RequestCode.POP_MESSAGE, fields)]
     if answer.code in (ResponseCode.PULL_NOT_FOUND, POLLING_TIMEOUT):
-        return Answered({}, None, ResponseCode.PULL_NOT_FOUND)
-    said = Fields(good(answer).fields)
+        return TranslatedAnswer({}, None, ResponseCode.PULL_NOT_FOUND)
+    said = Fields(check_answer(answer).fields)
     terms = said.number("popTime"), said.number("invisibleTime"), said.number("reviveQid")
     delivered = _delivered(group, topic, terms, said, decode_messages(answer.body or b""))
     counts = {f"{flag} {place}": int(n) for flag, place, n in _rows(said.text("orderCountInfo", ""))}
-    return Answered({}, packed(_batches(server, delivered, counts)))
+    return TranslatedAnswer({}, pack_body(_batches(server, delivered, counts)))
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -70,12 +70,12 @@ def _rows(text: str) -> list[list[str]]:
 
 def _delivered(
     group: str, topic: str, terms: tuple[int, int, int], said: Fields, messages: Iterable[StoredMessage]
-) -> list[Delivered]:
+) -> list[DeliveredMessage]:
     """The messages with their handles: the handle in the message, or one made of the answer's data for its queue."""
     begins = {(flag, int(queue_id)): begin for flag, queue_id, begin in _rows(said.text("startOffsetInfo", ""))}
     firsts: dict[tuple[str, int], str] = {}
     pop_ms, invisible_ms, revive = map(str, terms)
-    found: list[Delivered] = []
+    found: list[DeliveredMessage] = []
     for message in messages:
         queue_id, offset = message.queue_id, message.offset
         if own := message.properties.get(POP_CK):
@@ -89,7 +89,7 @@ def _delivered(
             handle = begins.get((flag, queue_id), begin), pop_ms, invisible_ms, revive, flag
         joint = _JOINTS.get(handle[4])
         real = topic if joint is None else f"{RETRY_PREFIX}{group}{joint}{topic}"
-        found.append(Delivered(real, queue_id, offset, handle, message))
+        found.append(DeliveredMessage(real, queue_id, offset, handle, message))
     return found
 
 
@@ -98,7 +98,7 @@ def _flag_of(topic: str, group: str) -> str:
     return next(is_of, "0")
 
 
-def _batches(server: Server, delivered: list[Delivered], counts: Mapping[str, int]) -> list[list[Any]]:
+def _batches(server: Server, delivered: list[DeliveredMessage], counts: Mapping[str, int]) -> list[list[Any]]:
     """The batches of our answer: each has the messages of one queue with one handle."""
     batches: dict[tuple[str, int, tuple[str, ...]], tuple[list[int], list[bytes]]] = {}
     for topic, queue_id, offset, handle, message in delivered:
@@ -106,7 +106,7 @@ def _batches(server: Server, delivered: list[Delivered], counts: Mapping[str, in
         flag = handle[4]
         counted = counts.get(f"{flag} qo{queue_id}%{offset}", counts.get(f"{flag} {queue_id}", 0))
         attempts.append(max(counted, message.times_delivered) + 1)
-        records.append(record_of(message._replace(queue_id=queue_id, offset=offset)))
+        records.append(encode_stock_record(message._replace(queue_id=queue_id, offset=offset)))
     return [
         [topic, queue_id, server.cluster.keep(handle), int(handle[1]) + int(handle[2]), attempts, b"".join(records)]
         for (topic, queue_id, handle), (attempts, records) in batches.items()
@@ -126,7 +126,7 @@ def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     dead: list[list[Any]] = []
     places: list[tuple[str, int, int]] = []
     calls: list[StockCall] = []
-    for topic, queue_id, token, offsets in unpacked(body):
+    for topic, queue_id, token, offsets in unpack_body(body):
         handle = server.cluster.handle(token)
         for offset in offsets:
             if handle is None:
@@ -138,11 +138,11 @@ def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     if calls:
         answers = yield calls
         for place, answer in zip(places, answers, strict=True):
-            if good(answer, ResponseCode.NO_MESSAGE).code:
+            if check_answer(answer, ResponseCode.NO_MESSAGE).code:
                 dead.append(list(place))
     else:  # an answer is expected: make a cheap request
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": header["group"]})]
-    return Answered({}, packed(dead))
+    return TranslatedAnswer({}, pack_body(dead))
 
 
 def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -153,7 +153,7 @@ def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -
     place = header["topic"], header["queue_id"], header["offset"]
     fields = {**_ended(server, header["group"], handle, place), "invisibleTime": header["invisible_ms"]}
     [answer] = yield [StockCall(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)]
-    said = Fields(good(answer).fields)
+    said = Fields(check_answer(answer).fields)
     pop_ms, invisible_ms = said.number("popTime"), said.number("invisibleTime")
     words = (str(place[2]), str(pop_ms), str(invisible_ms), str(said.number("reviveQid")), handle[4])
-    return Answered({"token": server.cluster.keep(words), "visible_ms": pop_ms + invisible_ms})
+    return TranslatedAnswer({"token": server.cluster.keep(words), "visible_ms": pop_ms + invisible_ms})

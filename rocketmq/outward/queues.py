@@ -16,8 +16,8 @@ from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.fields import Fields, json_bytes
 from rocketmq.frame import Frame
-from rocketmq.outward.answers import good, json_of, packed, unpacked
-from rocketmq.outward.edge import Answered, Calls, Refused, Server, Steps, StockCall
+from rocketmq.outward.answers import check_answer, pack_body, parse_json_body, unpack_body
+from rocketmq.outward.edge import Calls, RefusedByServer, Server, Steps, StockCall, TranslatedAnswer
 
 
 def queue_fields(topic: str, queue_id: int) -> dict[str, object]:
@@ -25,7 +25,7 @@ def queue_fields(topic: str, queue_id: int) -> dict[str, object]:
     return {"topic": topic, "queueId": queue_id}
 
 
-def of_broker(server: Server, queues: Iterable[tuple[str, int]]) -> list[dict[str, object]]:
+def broker_queues(server: Server, queues: Iterable[tuple[str, int]]) -> list[dict[str, object]]:
     """The names of queues at a broker."""
     name = server.cluster.name_of(server.address)
     return [{"topic": topic, "brokerName": name, "queueId": queue_id} for topic, queue_id in queues]
@@ -35,13 +35,13 @@ def lock_call(
     server: Server, group: str, queues: Iterable[tuple[str, int]], code: RequestCode = RequestCode.LOCK_BATCH_MQ
 ) -> StockCall:
     """A call that locks queues, renews their locks, or ends them. RocketMQ: LockBatchRequestBody."""
-    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": of_broker(server, queues)}
+    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": broker_queues(server, queues)}
     return StockCall(code, {}, json_bytes(said))
 
 
-def locked_in(answer: Frame) -> set[tuple[str, int]]:
+def locked_queues(answer: Frame) -> set[tuple[str, int]]:
     """The queues whose lock was granted or renewed."""
-    return {(queue["topic"], queue["queueId"]) for queue in json_of(answer).get("lockOKMQSet", ())}
+    return {(queue["topic"], queue["queueId"]) for queue in parse_json_body(answer).get("lockOKMQSet", ())}
 
 
 def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -49,11 +49,11 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
     A group that consumes in order locks them first; other groups get all that they ask for.
     """
-    group, rows = header["group"], [(topic, queue_id) for topic, queue_id in unpacked(body)]
+    group, rows = header["group"], [(topic, queue_id) for topic, queue_id in unpack_body(body)]
     refused: list[tuple[str, int]] = []
     if group in server.locked:
         [answer] = yield [lock_call(server, group, rows)]
-        granted = locked_in(answer)
+        granted = locked_queues(answer)
         refused = [queue for queue in rows if queue not in granted]
         rows = [queue for queue in rows if queue in granted]
         server.locked.setdefault(group, {}).update(dict.fromkeys(rows))
@@ -64,13 +64,13 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     if rows:
         answers = yield [_offset_call(group, *queue) for queue in rows]
         for queue, answer in zip(rows, answers, strict=True):
-            if good(answer, ResponseCode.QUERY_NOT_FOUND).code == 0:
+            if check_answer(answer, ResponseCode.QUERY_NOT_FOUND).code == 0:
                 offsets[queue] = Fields(answer.fields).number("offset")
     new = [queue for queue in rows if queue not in offsets]
     if new:
         answers = yield [_start(server, group, *queue) for queue in new]
         for queue, answer in zip(new, answers, strict=True):
-            offsets[queue] = Fields(good(answer).fields).number("offset")
+            offsets[queue] = Fields(check_answer(answer).fields).number("offset")
     server.held.setdefault(group, {}).update(dict.fromkeys(rows))
     leases: list[list[Any]] = []
     for topic, queue_id in rows:
@@ -78,7 +78,7 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         # A broker that was killed has lost the commits of its last seconds; this client still has them.
         offset = max(offsets[topic, queue_id], server.cluster.committed(server.address, group, topic, queue_id))
         leases.append([topic, queue_id, server.leases, offset])
-    return Answered({}, packed([leases, [[*queue, ""] for queue in refused]]))
+    return TranslatedAnswer({}, pack_body([leases, [[*queue, ""] for queue in refused]]))
 
 
 def _offset_call(group: str, topic: str, queue_id: int) -> StockCall:
@@ -98,17 +98,17 @@ def _start(server: Server, group: str, topic: str, queue_id: int) -> StockCall:
 
 def commit(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate commits of queues; the answer names the refused ones."""
-    group, rows = header["group"], unpacked(body)
+    group, rows = header["group"], unpack_body(body)
     refused = yield from _commits(server, group, rows, is_reset=bool(header.get("reset")))
     if refused is None:
         # Nothing to commit, but an answer is expected: make a cheap request.
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
-    return Answered({}, packed(refused or []))
+    return TranslatedAnswer({}, pack_body(refused or []))
 
 
 def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Release queues: the last commit of each, and then the end of its lock, if there is one."""
-    group, rows = header["group"], unpacked(body)
+    group, rows = header["group"], unpack_body(body)
     held = server.locked.get(group, {})
     ended = [(topic, queue_id) for topic, queue_id, *_ in rows if held.pop((topic, queue_id), 0) is None]
     refused = yield from _commits(server, group, rows, is_reset=False)
@@ -117,10 +117,10 @@ def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         server.held.get(group, {}).pop((topic, queue_id), None)
     if ended:
         [answer] = yield [lock_call(server, group, ended, RequestCode.UNLOCK_BATCH_MQ)]
-        good(answer)
+        check_answer(answer)
     elif refused is None:
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
-    return Answered({}, packed(refused or []))
+    return TranslatedAnswer({}, pack_body(refused or []))
 
 
 def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: bool) -> Calls[list[list[Any]] | None]:
@@ -135,7 +135,7 @@ def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: boo
         calls.append(StockCall(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     answers = yield calls
     return [
-        [row[0], row[1], Refused(answer).code, answer.remark or ""]
+        [row[0], row[1], RefusedByServer(answer).code, answer.remark or ""]
         for row, answer in zip(rows, answers, strict=True)
         if answer.code
     ]
@@ -144,10 +144,10 @@ def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: boo
 def _offset(call: StockCall, **more: int) -> Steps:
     """The offset in the answer of a call."""
     [answer] = yield [call]
-    return Answered({"offset": Fields(good(answer).fields).number("offset"), **more})
+    return TranslatedAnswer({"offset": Fields(check_answer(answer).fields).number("offset"), **more})
 
 
-def committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+def query_committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate the request for the committed offset of a group."""
     return _offset(_offset_call(header["group"], header["topic"], header["queue_id"]))
 

@@ -12,9 +12,9 @@ from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.fields import OURS, FieldError, number_of
-from rocketmq.outward.answers import good, json_of, packed
-from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+from rocketmq.fields import PROJECT_MARKER, FieldError, parse_number
+from rocketmq.outward.answers import check_answer, pack_body, parse_json_body
+from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
 
 _STANDARD_JSON = {"acceptStandardJsonOnly": True}
 
@@ -27,7 +27,7 @@ def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
 
 def queue_count(value: object) -> int:
     """A number of queues, checked because our client creates an object for each."""
-    n = number_of("queues", value)
+    n = parse_number("queues", value)
     if not 0 <= n <= MAX_QUEUES_PER_TOPIC:
         raise FieldError(f"a topic with {n} queues on a broker: at most {MAX_QUEUES_PER_TOPIC} are allowed")
     return n
@@ -37,33 +37,35 @@ def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Whether a server is a name server: only name servers know the brokers. Ours mark themselves as such."""
     [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
     kind = "broker" if answer.code else "namesrv"
-    return Answered({"kind": kind, "name": "of RocketMQ", "ours": OURS in answer.fields})
+    return TranslatedAnswer({"kind": kind, "name": "of RocketMQ", "ours": PROJECT_MARKER in answer.fields})
 
 
 def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The route of a topic. Our brokers all have the topic of the trace, RocketMQ's the template of topics."""
     asked = TEMPLATE_TOPIC if header["topic"] == TRACE_TOPIC else header["topic"]
     [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": asked, **_STANDARD_JSON})]
-    found = json_of(answer)
+    found = parse_json_body(answer)
     queues = [
         [q["brokerName"], queue_count(q["readQueueNums"]), queue_count(q["writeQueueNums"]), q["perm"] & 7]
         for q in found["queueDatas"]
     ]
     brokers = [_broker(server, each) for each in found["brokerDatas"]]
     server.cluster.record_topic(header["topic"], {name: n for name, n, *_ in queues})
-    return Answered({}, packed({"topic": header["topic"], "queues": queues, "brokers": brokers}))
+    return TranslatedAnswer({}, pack_body({"topic": header["topic"], "queues": queues, "brokers": brokers}))
 
 
 def brokers(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """All brokers."""
     [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
-    return Answered({}, packed([_broker(server, each) for each in json_of(answer)["brokerAddrTable"].values()]))
+    return TranslatedAnswer(
+        {}, pack_body([_broker(server, each) for each in parse_json_body(answer)["brokerAddrTable"].values()])
+    )
 
 
 def topics(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """All topics."""
     [answer] = yield [StockCall(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)]
-    return Answered({}, packed(sorted(json_of(answer)["topicList"])))
+    return TranslatedAnswer({}, pack_body(sorted(parse_json_body(answer)["topicList"])))
 
 
 def put_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -87,5 +89,5 @@ def put_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         "order": False,
     }
     [answer] = yield [StockCall(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)]
-    good(answer)
-    return Answered({})
+    check_answer(answer)
+    return TranslatedAnswer({})

@@ -21,9 +21,9 @@ from rocketmq.message import (
     TRANSACTION_PREPARED,
     decode_messages,
 )
-from rocketmq.outward.answers import good, packed, unpacked
-from rocketmq.outward.edge import Answered, Server, Steps, StockCall
-from rocketmq.outward.messages import message_parts, payload_of, send_call
+from rocketmq.outward.answers import check_answer, pack_body, unpack_body
+from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
+from rocketmq.outward.messages import encode_stock_message, message_parts, send_call
 from rocketmq.outward.queues import queue_fields
 
 _PREPARED = 0x4
@@ -35,7 +35,7 @@ _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate half messages to one send each; the answer has the first of their numbers."""
     calls = []
-    for topic, queue_id, _, check_after_ms, payload in unpacked(body):
+    for topic, queue_id, _, check_after_ms, payload in unpack_body(body):
         content, properties, born_ms = message_parts(payload)
         properties |= {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: header["group"]}
         if check_after_ms >= 0:
@@ -45,10 +45,10 @@ def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     answers = yield calls
     places = []
     for answer in answers:
-        fields = Fields(good(answer).fields)
+        fields = Fields(check_answer(answer).fields)
         places.append((fields.text("queueOffset"), str(int(fields.text("msgId")[-_PLACE_DIGITS:], 16))))
     numbers = [server.cluster.keep(place) for place in places]
-    return Answered({"offset": numbers[0]})
+    return TranslatedAnswer({"offset": numbers[0]})
 
 
 def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -57,7 +57,7 @@ def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     A broker does not answer an end that leaves a transaction open, so a cheap request is sent instead: each call here
     needs an answer.
     """
-    rows = unpacked(body)
+    rows = unpack_body(body)
     calls = []
     for number, message_id, state in rows:
         place = server.cluster.handle(number)
@@ -76,9 +76,9 @@ def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         is_lost = server.cluster.handle(number) is None
         if call.code == RequestCode.END_TRANSACTION and not is_lost:
             # SYSTEM_ERROR is its answer for anything that it does not find.
-            is_lost = bool(good(answer, ResponseCode.SYSTEM_ERROR).code)
+            is_lost = bool(check_answer(answer, ResponseCode.SYSTEM_ERROR).code)
         outcomes.append(int(EndOutcome.NOT_FOUND if is_lost else EndOutcome.DONE))
-    return Answered({}, packed(outcomes))
+    return TranslatedAnswer({}, pack_body(outcomes))
 
 
 def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | None]:
@@ -94,4 +94,4 @@ def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | No
         "n": int(message.properties.get(_CHECK_TIMES, 1)),
         "cause": "",
     }
-    return RequestCode.CHECK_TRANSACTION_STATE, header, payload_of(message)
+    return RequestCode.CHECK_TRANSACTION_STATE, header, encode_stock_message(message)

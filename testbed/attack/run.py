@@ -32,7 +32,7 @@ import anyio.lowlevel
 
 from client.admin.admin import Admin
 from model.access_limits import MAX_GREETING_BYTES
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError
 from process.children import DAEMON, MODULE, Child, children, spawn
 from process.runtime import new_loop
@@ -189,7 +189,7 @@ class AttackRun:
         answer = await connection.request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queue_id": 0})
         if answer.header["offset"] != self._sent:
             self.wrong.append(
-                f"{counted(self._sent, 'message', 'was', 'were')} sent, and the broker has {answer.header['offset']}"
+                f"{plural(self._sent, 'message', 'was', 'were')} sent, and the broker has {answer.header['offset']}"
             )
 
     def _mib(self) -> float:

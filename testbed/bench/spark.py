@@ -21,7 +21,7 @@ from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.filling import fill_topic
 from testbed.bench.kit.processes import cluster_processes, create_topics, temporary_folder
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, percentile, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, make_result, percentile
 from testbed.bench.spark_streams import (
     blocking,
     connector_jars,
@@ -116,7 +116,7 @@ async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, pr
     enough = (
         "" if cores >= CORES_FOR_TWO_EXECUTORS else f", too few for two executors, which need {CORES_FOR_TWO_EXECUTORS}"
     )
-    return _with_rows(result_of("spark-executors", turns, f"{cores} cores{enough}"))
+    return _with_rows(make_result("spark-executors", turns, f"{cores} cores{enough}"))
 
 
 async def _trickle(

@@ -21,7 +21,7 @@ from anyio import to_thread
 from testbed.bench.kit.filling import fill_topic
 from testbed.bench.kit.processes import create_topics, temporary_folder
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, percentile, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, make_result, percentile
 from testbed.bench.peers.systems.kafka_server import JARS, PARTITIONS, kafka_process
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ async def measure_beside_kafka(
         for name, what in (("micro", micro), ("copy", copy), ("write", write)):
             ours, kafkas = (round_of(side, what) for side in sides)
             turns = await in_turns(ours, kafkas, sizes.passes)
-            result = result_of(f"spark-{name}-kafka", turns, "against Spark's connector for Kafka")
+            result = make_result(f"spark-{name}-kafka", turns, "against Spark's connector for Kafka")
             results.append(replace(result, unit="rows/s"))
             progress(f"{result.name}: {result.ratio:.2f} x Kafka's connector")
         return results

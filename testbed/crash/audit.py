@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from client.admin.records import QueueProgress
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from testbed.crash.ledger import BATCH, Findings, LaneKind, Ledger, lane_kind, sent_of
-from traces.check.ledger import Sent
+from testbed.crash.ledger import BATCH, Findings, LaneKind, Ledger, lane_kind, parse_crash_body
+from traces.check.ledger import SentMessage
 from traces.check.verdict import MEANING, Rule
 from traces.check.words import headline
 
@@ -67,7 +67,7 @@ class Audit:
         self.findings: Findings = ledger.findings
         self._kinds = kinds
         self._ledger = ledger
-        self._seen: set[Sent] = set()
+        self._seen: set[SentMessage] = set()
         self._copies = 0
         self._unplaced = {
             (place.queue, place.offset): (sent, place.message_id)
@@ -80,7 +80,7 @@ class Audit:
         self._newest: dict[tuple[MessageQueue, int], int] = {}  # the same -> that of the last message
 
     def _name_shared_offsets(self) -> None:
-        first: dict[tuple[MessageQueue, int], Sent] = {}
+        first: dict[tuple[MessageQueue, int], SentMessage] = {}
         for sent, place in self._ledger.acknowledged.items():
             other = first.setdefault((place.queue, place.offset), sent)
             if place.offset >= 0 and other != sent:
@@ -99,7 +99,7 @@ class Audit:
             self._row(queue, row)
 
     def _row(self, queue: MessageQueue, row: MessageExt) -> None:
-        sent = sent_of(row.body)
+        sent = parse_crash_body(row.body)
         if sent is None:
             self.findings.add("damaged", f"{queue}+{row.offset} id {row.message_id}")
             return
@@ -119,7 +119,7 @@ class Audit:
         self._numbers[place] = max(before, sent.number)
         self._newest[place] = sent.number
 
-    def _repeats_batch(self, sent: Sent, highest: int, last: int) -> bool:
+    def _repeats_batch(self, sent: SentMessage, highest: int, last: int) -> bool:
         """Whether a copy belongs to the repetition of the newest batch of its lane, which is stored whole, in order."""
         is_next = sent.number % BATCH == 0 or sent.number == last + 1
         return lane_kind(sent.lane) is LaneKind.BATCH and sent.number // BATCH == highest // BATCH and is_next

@@ -53,6 +53,6 @@ async def progress_of_group(name_server: str) -> tuple[QueueProgress, ...]:
             return ()
 
 
-def committed_of(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
+def committed_offsets(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
     """The offsets that were committed."""
     return {queue.queue: queue.committed for queue in queues if queue.committed is not None}

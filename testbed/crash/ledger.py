@@ -8,10 +8,10 @@ in one queue must be stored in the order of their numbers, retried sends include
 outstanding. A body begins with its lane and number. Its other bytes are computed from them, so that a changed byte is
 detected.
 
-    acknowledge(Sent(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log must have it at q1+17
-    record_failure(Sent(3, 1), refused=False)       it may be stored nevertheless
-    deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
-    consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
+    acknowledge(SentMessage(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log has it at q1+17
+    record_failure(SentMessage(3, 1), refused=False)              it may be stored nevertheless
+    deliver("c1", SentMessage(3, 0), q1, 17)               a listener is called with it
+    consume("c1", SentMessage(3, 0), q1, 17)               the listener succeeded
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from enum import Enum
 
 from model.message import SendResult
 from model.message_queue import MessageQueue
-from testbed.load.body import body_of, number_of
+from testbed.load.body import make_body, read_number
 from traces.check.check import HistoryCheck
-from traces.check.ledger import Sent, dispatched, ended, send_failed, sent
+from traces.check.ledger import SentMessage, dispatched_line, ended_line, failed_line, sent_line
 from traces.check.limits import HistoryLimits
 from traces.check.verdict import GroupMessages, Verdict
 
@@ -56,16 +56,16 @@ def lane_kind(lane: int) -> LaneKind:
     return _KINDS[lane % LANES]
 
 
-def crash_body(sent: Sent) -> bytes:
+def crash_body(sent: SentMessage) -> bytes:
     """The body of a message: 48 to 947 bytes, all determined by its lane and number."""
-    return body_of(sent, _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES)
+    return make_body(sent, _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES)
 
 
-def sent_of(body: bytes) -> Sent | None:
+def parse_crash_body(body: bytes) -> SentMessage | None:
     """The message of a body; None if a byte of it is wrong."""
     if len(body) < _MIN_BODY_BYTES:
         return None
-    sent = number_of(body)
+    sent = read_number(body)
     return sent if body == crash_body(sent) else None
 
 
@@ -87,35 +87,35 @@ class Ledger:
     """Messages of one run; `clock_ms` is any clock that advances."""
 
     def __init__(self, clock_ms: Callable[[], float]) -> None:
-        self.acknowledged: dict[Sent, SendResult] = {}
-        self.refused: set[Sent] = set()  # failed sends that are certainly not stored, by their error
+        self.acknowledged: dict[SentMessage, SendResult] = {}
+        self.refused: set[SentMessage] = set()  # failed sends that are certainly not stored, by their error
         self.deliveries = 0  # messages passed to listeners, retries included
         self.findings = Findings()
         self._history = HistoryCheck(HistoryLimits(drained=True))
         self._clock_ms = clock_ms
 
-    def acknowledge(self, message: Sent, place: SendResult) -> None:
+    def acknowledge(self, message: SentMessage, place: SendResult) -> None:
         """Record that a broker has acknowledged a message; to be called once for each message."""
         self.acknowledged[message] = place
-        self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))
+        self._history.feed(sent_line(self._clock_ms(), message, place.queue, place.offset))
 
-    def record_failure(self, message: Sent, *, refused: bool) -> None:
+    def record_failure(self, message: SentMessage, *, refused: bool) -> None:
         """Record that a send failed for good.
 
         `refused` means that the message is certainly not stored, by the error of the send; otherwise it may be stored.
         """
-        self._history.feed(send_failed(self._clock_ms(), message))
+        self._history.feed(failed_line(self._clock_ms(), message))
         if refused:
             self.refused.add(message)
 
-    def deliver(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
+    def deliver(self, owner: str, message: SentMessage, queue: MessageQueue, offset: int) -> None:
         """Record that a message was delivered to a member of the group."""
         self.deliveries += 1
-        self._history.feed(dispatched(self._clock_ms(), GROUP, owner, message, queue, offset))
+        self._history.feed(dispatched_line(self._clock_ms(), GROUP, owner, message, queue, offset))
 
-    def consume(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
+    def consume(self, owner: str, message: SentMessage, queue: MessageQueue, offset: int) -> None:
         """Record that a listener has processed a message."""
-        self._history.feed(ended(self._clock_ms(), GROUP, owner, message, queue, offset))
+        self._history.feed(ended_line(self._clock_ms(), GROUP, owner, message, queue, offset))
 
     @property
     def messages(self) -> GroupMessages:

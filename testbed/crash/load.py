@@ -20,9 +20,9 @@ from model.errors import RlabError
 from model.event_log import EventSink
 from model.message import SendResult
 from process.runtime import wait_until
-from testbed.crash.ledger import BATCH, GROUP, LANES, LaneKind, Ledger, crash_body, lane_kind, sent_of
+from testbed.crash.ledger import BATCH, GROUP, LANES, LaneKind, Ledger, crash_body, lane_kind, parse_crash_body
 from testbed.load.generator import Lane, LoadGenerator, LoadOptions, running
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 TOPIC = "crash"
 SURGE_S = 0.04
@@ -60,7 +60,7 @@ _CLIENT_OPTIONS = {
 }
 
 
-Timed = Callable[[float, float], object]
+SendTimesCallback = Callable[[float, float], object]
 """Called with the times, of the running loop, at which a send began and was acknowledged."""
 
 
@@ -71,7 +71,7 @@ def _untimed(sent_at: float, acknowledged_at: float) -> None:
 class CrashLoad(LoadGenerator):
     """Producers and consumers that write the ledger; made by `run_load`."""
 
-    def __init__(self, options: LoadOptions, ledger: Ledger, timed: Timed = _untimed) -> None:
+    def __init__(self, options: LoadOptions, ledger: Ledger, timed: SendTimesCallback = _untimed) -> None:
         super().__init__(options)
         self.ledger = ledger
         self._timed = timed
@@ -102,7 +102,7 @@ class CrashLoad(LoadGenerator):
         for lane in range(producer * LANES, (producer + 1) * LANES):
             yield Lane(lane, batch=BATCH if lane_kind(lane) is LaneKind.BATCH else 1)
 
-    async def send(self, producer: Producer, messages: Sequence[Sent]) -> Sequence[SendResult]:
+    async def send(self, producer: Producer, messages: Sequence[SentMessage]) -> Sequence[SendResult]:
         """See `LoadGenerator`."""
         sent_at = anyio.current_time()
         try:
@@ -134,12 +134,12 @@ class CrashLoad(LoadGenerator):
             self._pinned[lane] = queues[lane % len(queues)]
         return self._pinned[lane]
 
-    def acknowledged(self, message: Sent, result: SendResult) -> None:
+    def acknowledged(self, message: SentMessage, result: SendResult) -> None:
         """See `LoadGenerator`."""
         self.ledger.acknowledge(message, result)
         self._stored[result.queue.broker_name] += 1
 
-    def failed(self, message: Sent, error: RlabError) -> None:
+    def failed(self, message: SentMessage, error: RlabError) -> None:
         """See `LoadGenerator`."""
         self.ledger.record_failure(message, refused=error.definite)
 
@@ -148,7 +148,7 @@ class CrashLoad(LoadGenerator):
     async def received(self, name: str, messages: Sequence[MessageExt]) -> ConsumeResult:
         """See `LoadGenerator`."""
         ledger = self.ledger
-        found = [(message, sent_of(message.body)) for message in messages]
+        found = [(message, parse_crash_body(message.body)) for message in messages]
         for message, sent in found:
             if sent is None:
                 ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer received it")
@@ -165,7 +165,7 @@ class CrashLoad(LoadGenerator):
         return ConsumeResult.SUCCESS
 
 
-def fails_on(sent: Sent, times_delivered: int) -> bool:
+def fails_on(sent: SentMessage, times_delivered: int) -> bool:
     """Whether a listener fails on a message that has been redelivered this many times."""
     mixed = sent.number * 31 + sent.lane * 17
     return (times_delivered < 1 and mixed % FAIL_EVERY == 0) or (times_delivered < 2 and mixed % FAIL_TWICE_EVERY == 0)
@@ -192,7 +192,11 @@ DEFAULT_SIZE = LoadSize()
 
 @asynccontextmanager
 async def run_load(
-    name_server: str, ledger: Ledger, size: LoadSize, timed: Timed = _untimed, events: EventSink | None = None
+    name_server: str,
+    ledger: Ledger,
+    size: LoadSize,
+    timed: SendTimesCallback = _untimed,
+    events: EventSink | None = None,
 ) -> AsyncIterator[CrashLoad]:
     """Run producers and consumers while the block runs. When it begins, the members have joined.
 

@@ -29,7 +29,7 @@ def verdict_table(result: CrashResult) -> Table:
         ("recoveries", "", spread_text(result.recoveries)),
         ("largest recovery scan", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),
     ]
-    table = table_of(result.verdict, rows, KINDS, ok=result.ok)
+    table = draw_table(result.verdict, rows, KINDS, ok=result.ok)
     if result.power_cuts is not None or result.damage is not None:
         table.add_row("", "", "")
     if result.power_cuts is not None:
@@ -54,7 +54,7 @@ def message_rows(verdict: CrashVerdict, duration_s: float) -> list[Row]:
     ]
 
 
-def table_of(verdict: CrashVerdict, rows: Iterable[Row], kinds: Mapping[str, str], *, ok: bool) -> Table:
+def draw_table(verdict: CrashVerdict, rows: Iterable[Row], kinds: Mapping[str, str], *, ok: bool) -> Table:
     """Draw the outcome of a run, its rows, and the number of findings of each kind."""
     from rich.table import Table
     from rich.text import Text

@@ -21,7 +21,7 @@ from process.children import broker_name
 from testbed.cluster.registered import wait_registered
 from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import BrokerProcess, name_server_process
-from testbed.crash.group import committed_of, drain, progress_of_group
+from testbed.crash.group import committed_offsets, drain, progress_of_group
 from testbed.crash.ledger import Ledger
 from testbed.crash.load import DEFAULT_SIZE, SURGE_S, TOPIC, CrashLoad, LoadSize, run_load
 from testbed.crash.read_back import read_back
@@ -94,7 +94,7 @@ class CrashRun:
                 await load.fall_quiet()
                 if not self._broken:
                     await drain(name_server, self.ledger)
-            committed = {} if self._broken else committed_of(await progress_of_group(name_server))
+            committed = {} if self._broken else committed_offsets(await progress_of_group(name_server))
             await self._kill_once_more()
             audit = Audit(self.ledger)
             if not self._broken:

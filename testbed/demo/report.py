@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from model.counted import counted
+from model.counted import plural
 from process.output import document
 from testbed.demo.story import DemoResult
 from testbed.simulation.checks.ownership import RebalanceStep
@@ -47,8 +47,8 @@ def step_line(step: RebalanceStep) -> str:
     if step.converged_ms is None:
         return f"{step.step}: did not converge"
     return (
-        f"{step.step}: converged in {milliseconds(step.converged_ms)}, {counted(step.queues_moved, 'queue')} moved, "
-        f"{counted(step.members, 'member')}"
+        f"{step.step}: converged in {milliseconds(step.converged_ms)}, {plural(step.queues_moved, 'queue')} moved, "
+        f"{plural(step.members, 'member')}"
     )
 
 
@@ -60,7 +60,7 @@ def milliseconds(value: float) -> str:
 def verdict(result: DemoResult) -> Table:
     """The result of a demo in a few lines."""
     received = "every one received" if not result.lost else f"{result.lost:,} of them never received"
-    lines = [f"{counted(result.sent, 'message')} acknowledged, {received}, {result.duplicates:,} received twice."]
+    lines = [f"{plural(result.sent, 'message')} acknowledged, {received}, {result.duplicates:,} received twice."]
     failed = [step.step for step in result.rebalances if step.converged_ms is None]
     if failed:
         lines.append(f"The group did not converge after: {', '.join(failed)}.")
@@ -75,7 +75,7 @@ def verdict(result: DemoResult) -> Table:
             )
     lines.append(
         f"Queues with two owners: {milliseconds(result.double_owner_ms)}; "
-        f"without one: {milliseconds(result.orphan_ms)}, summed over {counted(result.queues, 'queue')}."
+        f"without one: {milliseconds(result.orphan_ms)}, summed over {plural(result.queues, 'queue')}."
     )
     lines += result.broken or ["The history keeps every rule of rlab check."]
     table = Table.grid(padding=(0, 2))

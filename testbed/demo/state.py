@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from client.allocate import AllocateMessageQueueStrategy
-from model.counted import counted
+from model.counted import plural
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from testbed.simulation.checks.ownership import OwnershipTracker, RebalanceStep
 from traces.check.check import HistoryCheck
-from traces.check.ledger import Sent, ended, send_failed, sent
+from traces.check.ledger import SentMessage, ended_line, failed_line, sent_line
 from traces.check.limits import HistoryLimits
 from traces.check.verdict import GroupMessages
 
@@ -89,15 +89,15 @@ class DemoState:
 
     def acknowledged(self, producer: int, number: int) -> None:
         """A broker acknowledged the message."""
-        self.history.feed(sent(self.clock_ms(), Sent(producer, number)))
+        self.history.feed(sent_line(self.clock_ms(), SentMessage(producer, number)))
 
     def failed(self, producer: int, number: int) -> None:
         """A send failed."""
-        self.history.feed(send_failed(self.clock_ms(), Sent(producer, number)))
+        self.history.feed(failed_line(self.clock_ms(), SentMessage(producer, number)))
 
     def received(self, producer: int, number: int) -> None:
         """A consumer received the message."""
-        self.history.feed(ended(self.clock_ms(), self._group, "", Sent(producer, number)))
+        self.history.feed(ended_line(self.clock_ms(), self._group, "", SentMessage(producer, number)))
 
     @property
     def messages(self) -> GroupMessages:
@@ -138,15 +138,15 @@ class DemoState:
         name, of_group = short(event.client), event.group == self._group
         match event.kind:
             case EventKind.MEMBER_JOIN if of_group:
-                return f"{event.broker}: {name} joined the group, {counted(event.n, 'member')}"
+                return f"{event.broker}: {name} joined the group, {plural(event.n, 'member')}"
             case EventKind.MEMBER_LEAVE if of_group:
-                return f"{event.broker}: {name} left the group ({event.detail}), {counted(event.n, 'member')}"
+                return f"{event.broker}: {name} left the group ({event.detail}), {plural(event.n, 'member')}"
             case EventKind.REBALANCE_END if of_group and event.n:
                 trigger, _, balanced = event.detail.partition(" ")
                 waits = ", waits for more" if balanced == "unbalanced" else ""
-                return f"{name}: {trigger} moved {counted(event.n, 'queue')}{waits}"
+                return f"{name}: {trigger} moved {plural(event.n, 'queue')}{waits}"
             case EventKind.ROUTE_CHANGED if event.topic == self._topic and not event.client:
-                return f"{event.broker}: topic {event.topic} has {counted(event.n, 'queue')} here"
+                return f"{event.broker}: topic {event.topic} has {plural(event.n, 'queue')} here"
             case EventKind.BROKER_UP if event.broker:
                 return f"{event.broker}: listens on {event.detail}"
             case EventKind.BROKER_DOWN if event.broker:

@@ -25,7 +25,7 @@ from remoting.codec import CODEC, VERSION
 from remoting.command import ONE_WAY, RESPONSE
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
-from remoting.wire.schema import SCHEMA, bounds_of
+from remoting.wire.schema import SCHEMA, field_bounds
 
 if TYPE_CHECKING:
     from random import Random
@@ -147,7 +147,7 @@ class Frames:
     def _scalar(self, kind: type[object], field: Field) -> Any:
         rng = self._rng
         if kind is int:
-            low, high = bounds_of(field) or (-(2**63), 2**64 - 1)
+            low, high = field_bounds(field) or (-(2**63), 2**64 - 1)
             near = (low, high, low + 1, high - 1, *_NUMBERS)
             return min(high, max(low, rng.choice(near)))
         if kind is bool:

@@ -46,7 +46,7 @@ _MAX_ITEMS = 3
 _MAX_DEPTH = 4
 
 
-def frame_of(frame_type: int, payload: bytes = b"", stream_id: int = 0, flags: int = 0) -> bytes:
+def encode_http2_frame(frame_type: int, payload: bytes = b"", stream_id: int = 0, flags: int = 0) -> bytes:
     """One frame of HTTP/2."""
     return len(payload).to_bytes(3) + bytes((frame_type, flags)) + stream_id.to_bytes(4) + payload
 
@@ -79,7 +79,7 @@ class GrpcAnswers:
         elif frame_type == _GOAWAY:
             answers.append(FuzzAnswer(0, ResponseCode.PROTOCOL_ERROR, payload[8:].decode(errors="replace")))
         elif frame_type == _PING and not flags:
-            answers.append(FuzzAnswer(0, 0, "", frame_of(_PING, payload, flags=1)))
+            answers.append(FuzzAnswer(0, 0, "", encode_http2_frame(_PING, payload, flags=1)))
         elif frame_type == _HEADERS:
             try:
                 headers = {str(name): str(value) for name, value in self._headers.decode(payload)}
@@ -97,8 +97,8 @@ class GrpcFrames(Frames):
 
     opening = (
         PREFACE
-        + frame_of(_SETTINGS, struct.pack(">HI", 4, 2**31 - 1))
-        + frame_of(_WINDOW_UPDATE, (2**31 - 1 - 65_535).to_bytes(4))
+        + encode_http2_frame(_SETTINGS, struct.pack(">HI", 4, 2**31 - 1))
+        + encode_http2_frame(_WINDOW_UPDATE, (2**31 - 1 - 65_535).to_bytes(4))
     )
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
@@ -131,7 +131,7 @@ class GrpcFrames(Frames):
         head = self._headers(stream_id, path)
         body = self._length_prefixed(data)
         if rng.random() < 0.04:
-            reset = frame_of(_RST_STREAM, rng.choice(_NUMBERS).to_bytes(4, signed=True), stream_id)
+            reset = encode_http2_frame(_RST_STREAM, rng.choice(_NUMBERS).to_bytes(4, signed=True), stream_id)
             return FuzzFrame(head + _data_frames(stream_id, body, end=False) + reset, None, text)
         return FuzzFrame(head + _data_frames(stream_id, body, end=True), stream_id, text)
 
@@ -148,7 +148,7 @@ class GrpcFrames(Frames):
         encoder = HeaderEncoder()
         encoder.header_table_size = 0
         packed = encoder.encode([Header(name, value) for name, value in headers.items()], huffman=rng.random() < 0.5)
-        return frame_of(_HEADERS, packed, stream_id, _END_HEADERS)
+        return encode_http2_frame(_HEADERS, packed, stream_id, _END_HEADERS)
 
     def _length_prefixed(self, data: bytes) -> bytes:
         """The length-prefixed message; in 6 of 100 calls a malformed one."""
@@ -203,7 +203,7 @@ class GrpcFrames(Frames):
     def _odd_frame(self) -> bytes:
         rng = self._rng
         payload = rng.randbytes(rng.choice((0, 1, 4, 5, 6, 8, 40)))
-        return frame_of(rng.randrange(12), payload, rng.choice((0, 1, 2, 3, 2**31 - 1)), rng.randrange(256))
+        return encode_http2_frame(rng.randrange(12), payload, rng.choice((0, 1, 2, 3, 2**31 - 1)), rng.randrange(256))
 
     def _flood(self) -> bytes:
         frame_type, payload = self._rng.choice(
@@ -211,28 +211,33 @@ class GrpcFrames(Frames):
             ((_PING, bytes(8)), (_SETTINGS, b""), (_PRIORITY, bytes(5)), (_WINDOW_UPDATE, b"\0\0\0\1"), (77, b""))
         )
         # PRIORITY on stream 0 would be an error at once. All frames together are more than `MAX_HTTP2_SPARE_FRAMES`.
-        return frame_of(frame_type, payload, 1 if frame_type == _PRIORITY else 0) * 5_000
+        return encode_http2_frame(frame_type, payload, 1 if frame_type == _PRIORITY else 0) * 5_000
 
     def _resets(self) -> bytes:
         first = 2**31 - 1_001  # 500 of the last stream ids, above those of all calls: more than `MAX_HTTP2_RESETS`
         return b"".join(
-            self._headers(stream_id, _SERVICE + "SendMessage") + frame_of(_RST_STREAM, bytes(4), stream_id)
+            self._headers(stream_id, _SERVICE + "SendMessage") + encode_http2_frame(_RST_STREAM, bytes(4), stream_id)
             for stream_id in range(first, first + 1_000, 2)
         )
 
     def _long_headers(self) -> bytes:
         stream_id = 2**31 - 1
         # In all more than `MAX_HTTP2_HEADER_BYTES`, and never ended.
-        return frame_of(_HEADERS, bytes(10), stream_id) + frame_of(_CONTINUATION, bytes(9_000), stream_id) * 4
+        return (
+            encode_http2_frame(_HEADERS, bytes(10), stream_id)
+            + encode_http2_frame(_CONTINUATION, bytes(9_000), stream_id) * 4
+        )
 
     def _unfinished(self) -> bytes:
         stream_id = 2**31 - 1
-        return self._headers(stream_id, _SERVICE + "SendMessage") + frame_of(_DATA, b"\0\0\0\1\0half", stream_id)
+        return self._headers(stream_id, _SERVICE + "SendMessage") + encode_http2_frame(
+            _DATA, b"\0\0\0\1\0half", stream_id
+        )
 
 
 def _data_frames(stream_id: int, body: bytes, *, end: bool) -> bytes:
     """The body as DATA frames."""
     size = 16_384
     pieces = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
-    frames = [frame_of(_DATA, piece, stream_id) for piece in pieces[:-1]]
-    return b"".join((*frames, frame_of(_DATA, pieces[-1], stream_id, _END_STREAM if end else 0)))
+    frames = [encode_http2_frame(_DATA, piece, stream_id) for piece in pieces[:-1]]
+    return b"".join((*frames, encode_http2_frame(_DATA, pieces[-1], stream_id, _END_STREAM if end else 0)))

@@ -17,7 +17,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from model.errors import ConnectFailed, ConnectionLost, ProtocolError
 from remoting.address import parse_address
-from remoting.security.login import http_key_of
+from remoting.security.login import read_http_key
 from remoting.security.tls.trust import client_context
 from testbed.fuzz.http import HttpRequest, HttpRequests
 from testbed.fuzz.run import MAX_FOUND, FuzzPlan, FuzzReport, run_lanes
@@ -41,7 +41,7 @@ async def fuzz_http(address: str, plan: FuzzPlan, environment: Mapping[str, str]
 
     Cancellation: harmless.
     """
-    key = http_key_of(environment)
+    key = read_http_key(environment)
     token = environment.get(CONTROL_TOKEN, "") if key is None else key.text()
     run = _Run(address, plan, token, await _page_token(address, token))
     await run_lanes(plan, run.report, run.send_requests)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from broker.store.disk.options import MIB, StoreOptions
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotAuthenticated, RequestTimeout
 from model.limits import LOOKUP_TIMEOUT_S
 from model.response_code import ResponseCode
@@ -205,7 +205,7 @@ class _Run:
         except OSError as error:
             text: Any = error.strerror or error
             raise ConnectFailed(
-                f"cannot connect to {address} ({text}) after {counted(self.report.commands, 'command')}"
+                f"cannot connect to {address} ({text}) after {plural(self.report.commands, 'command')}"
             ) from error
         self.report.connections += 1
         attacker.send(self._frames.opening)
@@ -300,7 +300,7 @@ class _Attacker(asyncio.Protocol):
             return True
         first = next((frame.text for frame in self._waiting.values()), "anything more")
         if scope.cancelled_caught:
-            self._found(f"{counted(len(self._waiting), 'request', 'is', 'are')} not answered, the first: {first}")
+            self._found(f"{plural(len(self._waiting), 'request', 'is', 'are')} not answered, the first: {first}")
             self.transport.abort()
         else:
             self._found(f"the connection was closed ({self._refusal}) instead of an answer to: {first}")

@@ -3,16 +3,16 @@
 A body has the lane and the number of its message, then the number of the run, and all of that again until its size is
 reached. So every byte follows from the message, and a changed one is detected by comparison:
 
-    body = body_of(Sent(3, 17), 256, run=7)
-    number_of(body), run_of(body)                  Sent(3, 17), 7
-    body == body_of(number_of(body), 256, run=7)   False, if a byte has changed
+    body = make_body(SentMessage(3, 17), 256, run=7)
+    read_number(body), read_run_number(body)         SentMessage(3, 17), 7
+    body == make_body(read_number(body), 256, run=7)   False, if a byte has changed
 """
 
 from __future__ import annotations
 
 import struct
 
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 _HEAD = struct.Struct(">IQ")
 _RUN = struct.Struct(">Q")
@@ -22,22 +22,22 @@ MARKED_BYTES = _HEAD.size + _RUN.size
 """Size of the shortest body that has the number of its run."""
 
 
-def body_of(message: Sent, size: int = BARE_BYTES, *, run: int = 0) -> bytes:
+def make_body(message: SentMessage, size: int = BARE_BYTES, *, run: int = 0) -> bytes:
     """The body of a message, of this size in bytes."""
     head = _HEAD.pack(*message) + _RUN.pack(run)
     return (head * (size // len(head) + 1))[:size]
 
 
-def number_of(body: bytes) -> Sent:
+def read_number(body: bytes) -> SentMessage:
     """The message of a body.
 
     Raises:
         struct.error: it has fewer than `BARE_BYTES`.
     """
-    return Sent(*_HEAD.unpack_from(body))
+    return SentMessage(*_HEAD.unpack_from(body))
 
 
-def run_of(body: bytes) -> int | None:
+def read_run_number(body: bytes) -> int | None:
     """The number of the run; None if the body is too short for one."""
     if len(body) < MARKED_BYTES:
         return None

@@ -36,7 +36,7 @@ from model.errors import ConfigError, IllegalOperation, RlabError
 from model.message import MessageExt, SendResult
 from remoting.tasks import background_tasks
 from testbed.load.pace import Turns
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 logger = logging.getLogger(__name__)
 
@@ -105,15 +105,15 @@ class LoadGenerator(ABC):
         """The lanes of a producer; no other producer has their numbers."""
 
     @abstractmethod
-    async def send(self, producer: Producer, messages: Sequence[Sent]) -> Sequence[SendResult]:
+    async def send(self, producer: Producer, messages: Sequence[SentMessage]) -> Sequence[SendResult]:
         """Send the next messages of a lane; returns a result for each. Raises: RlabError."""
 
     @abstractmethod
-    def acknowledged(self, message: Sent, result: SendResult) -> object:
+    def acknowledged(self, message: SentMessage, result: SendResult) -> object:
         """A broker acknowledged a message; called at once, must not block."""
 
     @abstractmethod
-    def failed(self, message: Sent, error: RlabError) -> object:
+    def failed(self, message: SentMessage, error: RlabError) -> object:
         """A send failed; called at once, must not block."""
 
     @abstractmethod
@@ -282,7 +282,7 @@ class LoadGenerator(ABC):
             await self.turns.wait_turn()
             if self._stopping:
                 return
-            messages = [Sent(lane.number, next(numbers)) for _ in range(lane.batch)]
+            messages = [SentMessage(lane.number, next(numbers)) for _ in range(lane.batch)]
             try:
                 results = await self.send(producer, messages)
             except RlabError as error:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError
 
 MAX_MINUTES = 60
@@ -48,7 +48,7 @@ class Lesson:
     repair: Repair | None
 
 
-def lesson_of(name: str, text: str) -> Lesson:
+def parse_lesson(name: str, text: str) -> Lesson:
     """Read a lab.toml.
 
     Raises:
@@ -79,7 +79,7 @@ def lesson_of(name: str, text: str) -> Lesson:
     return lesson
 
 
-def template_of(lesson: Lesson) -> str:
+def make_template(lesson: Lesson) -> str:
     """The file of answers as it is at first."""
     return "".join(f'{ask.name} = ""\n' for ask in lesson.asks)
 
@@ -127,7 +127,7 @@ def too_many_moves(repair: Repair, moves: int) -> list[str]:
     """A line if the run moved more queues than the lesson allows."""
     if repair.most_moves is None or moves <= repair.most_moves:
         return []
-    return [f"the run moved queues {counted(moves, 'time')}; {repair.most_moves} are enough"]
+    return [f"the run moved queues {plural(moves, 'time')}; {repair.most_moves} are enough"]
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from model.counted import counted
+from model.counted import plural
 from model.event_log import encode_events
 from model.events import Event
 from process.output import print_json, print_line, print_note
@@ -18,9 +18,9 @@ from testbed.simulation.engine.programme import Programme
 from testbed.simulation.engine.run import Outcome, run_programme
 from testbed.simulation.engine.shrink import shrink
 from testbed.simulation.engine.sweep import Case, sweep
-from testbed.simulation.engine.text import as_test, text_of
+from testbed.simulation.engine.text import as_test, write_programme
 
-Failed = tuple[Case, Outcome]
+FailedRuns = tuple[Case, Outcome]
 REPORT_EVERY = 50
 """Seeds of a sweep between two lines of progress."""
 
@@ -36,7 +36,7 @@ def run_traced(case: Case, events: Path) -> Outcome:
         return run_programme(case.programme(), watch=write)
 
 
-def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> Failed | None:
+def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> FailedRuns | None:
     """Run a case, write its events to the file `events` if given, and print its outcome; returns both if it failed."""
     programme, repeat = case.programme(), repeat_command(case, file)
     outcome = run_programme(programme) if events is None else run_traced(case, events)
@@ -50,7 +50,7 @@ def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool)
 
 def run_many(
     cases: list[Case], file: str | None, jobs: int, master: str | None, events: Path | None = None, *, as_json: bool
-) -> Failed | None:
+) -> FailedRuns | None:
     """Run cases in processes, or on Spark if `master` is given, and print a summary; returns the first that failed.
 
     In processes, the events of each case are written to a file in the folder `events`, which is made if it is missing.
@@ -68,11 +68,13 @@ def run_many(
         return _report_many(cases, outcomes, file, as_json=as_json)
 
 
-def _report_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool) -> Failed | None:
+def _report_many(
+    cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool
+) -> FailedRuns | None:
     found: Counter[str] = Counter()
     acts: Counter[str] = Counter()
     digest, messages = sha256(), 0
-    failed: list[Failed] = []
+    failed: list[FailedRuns] = []
     for done, (case, outcome) in enumerate(zip(cases, outcomes, strict=True), 1):
         digest.update(outcome.digest.encode())
         acts.update(outcome.acts)
@@ -82,13 +84,13 @@ def _report_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | Non
             found.update(outcome.kinds)
             print_note(failed_line(outcome, repeat_command(case, file)))
         if done % REPORT_EVERY == 0 and done < len(cases):
-            print_note(f"{done} of {counted(len(cases), 'seed')}, {len(failed)} failed")
+            print_note(f"{done} of {plural(len(cases), 'seed')}, {len(failed)} failed")
     seeds, kinds, steps = [case.seed for case, _ in failed], dict(sorted(found.items())), dict(sorted(acts.items()))
     if as_json:
         figures = {"seeds": len(cases), "failed": seeds, "found": kinds, "messages": messages}
         print_json({"ok": not failed, **figures, "steps": steps, "digest": digest.hexdigest()})
     else:
-        print_line(f"{'FAILED' if failed else 'PASSED'}  {counted(len(cases), 'seed')}, {len(failed)} failed")
+        print_line(f"{'FAILED' if failed else 'PASSED'}  {plural(len(cases), 'seed')}, {len(failed)} failed")
         if failed:
             print_line(f"  found      {counts(kinds)} (runs)")
         print_line(f"  messages   {messages:,} sent")
@@ -116,6 +118,6 @@ def shrink_case(case: Case, outcome: Outcome, directory: Path) -> None:
     name = f"{(smallest.name or 'programme').replace('-', '_')}_{kind.replace('-', '_')}"
     directory.mkdir(parents=True, exist_ok=True)
     toml, test = directory / f"{name}.toml", directory / f"test_{name}.py"
-    toml.write_text(text_of(smallest), encoding="utf-8")
+    toml.write_text(write_programme(smallest), encoding="utf-8")
     test.write_text(as_test(smallest, kind), encoding="utf-8")
     print_note(f"{len(programme.step)} steps became {len(smallest.step)} in {runs} runs: {toml} and {test}")

@@ -35,7 +35,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from model.access_limits import ACCESS_RELOAD_S
-from model.counted import counted
+from model.counted import plural
 from model.errors import NotAuthenticated, RlabError
 from model.events import Event
 from process.children import DAEMON, MODULE, Child, Start, children
@@ -287,9 +287,7 @@ class Soak:
         async def missing() -> list[str]:
             lost = self._books.check.lost
             return (
-                [f"{counted(lost, 'message', 'is', 'are')} not received: {self._books.check.missing(5)}"]
-                if lost
-                else []
+                [f"{plural(lost, 'message', 'is', 'are')} not received: {self._books.check.missing(5)}"] if lost else []
             )
 
         await self._until(missing, "lost")

@@ -20,9 +20,9 @@ from model.errors import ConfigError, RlabError
 from model.events import Event
 from model.limits import MAX_BODY_BYTES
 from model.message import Message, MessageExt, SendResult
-from testbed.load.body import MARKED_BYTES, body_of, number_of, run_of
+from testbed.load.body import MARKED_BYTES, make_body, read_number, read_run_number
 from testbed.load.generator import MAX_IN_FLIGHT, Lane, LoadGenerator, LoadOptions, running
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 logger = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ class SwarmOptions(LoadOptions):
             raise ConfigError(f"body_bytes must be {MARKED_BYTES} to {MAX_BODY_BYTES}, got {self.body_bytes}")
 
 
-def number_in(body: bytes, run: int) -> Sent | None:
+def parse_member_number(body: bytes, run: int) -> SentMessage | None:
     """Producer and number of a message of a run; None for another message."""
-    return number_of(body) if run_of(body) == run else None
+    return read_number(body) if read_run_number(body) == run else None
 
 
 class Swarm(LoadGenerator):
@@ -84,18 +84,18 @@ class Swarm(LoadGenerator):
         rate = self._options.rate / self._options.producers
         yield Lane(producer, senders=min(MAX_IN_FLIGHT, math.ceil(rate)))
 
-    async def send(self, producer: Producer, messages: Sequence[Sent]) -> Sequence[SendResult]:
+    async def send(self, producer: Producer, messages: Sequence[SentMessage]) -> Sequence[SendResult]:
         """See `LoadGenerator`."""
         options, (message,) = self._options, messages
-        body = body_of(message, options.body_bytes, run=options.run)
+        body = make_body(message, options.body_bytes, run=options.run)
         key = f"{message.lane}-{message.number % options.keys}" if options.keys else None
         return [await producer.send(Message(options.topic, body, () if key is None else (key,)), key=key)]
 
-    def acknowledged(self, message: Sent, result: SendResult) -> None:
+    def acknowledged(self, message: SentMessage, result: SendResult) -> None:
         """See `LoadGenerator`."""
         self._sink.acknowledged(*message)
 
-    def failed(self, message: Sent, error: RlabError) -> None:
+    def failed(self, message: SentMessage, error: RlabError) -> None:
         """Warn once an outage; the sink counts the rest."""
         self._sink.failed(*message)
         now = anyio.current_time()
@@ -108,7 +108,7 @@ class Swarm(LoadGenerator):
     async def received(self, name: str, messages: Sequence[MessageExt]) -> None:
         """See `LoadGenerator`."""
         for message in messages:
-            number = number_in(message.body, self._options.run)
+            number = parse_member_number(message.body, self._options.run)
             if number is not None:
                 self._sink.received(*number)
 

@@ -191,7 +191,7 @@ class SwarmObserver:
         """Count all held events, and return the figures of the whole run; to be called once its consumers have left."""
         while self._held:
             self._pass(heapq.heappop(self._held)[1])
-        return rounded(self.tracker.figures.totals())
+        return round_times(self.tracker.figures.totals())
 
     def _pass(self, event: Event) -> None:
         self.history.feed(event)
@@ -264,7 +264,7 @@ class SwarmObserver:
 
     def summary(self) -> SwarmSummary:
         """The counts and figures so far."""
-        check, totals = self.check, rounded(self.tracker.figures.totals())
+        check, totals = self.check, round_times(self.tracker.figures.totals())
         open_times = [row.balance_ms for row in self.tracker.figures.rebalances() if row.moves]
         times = sorted([*self._times, *open_times])
         broken = tuple(headline(anomaly) for anomaly in self.history.anomalies if not anomaly.doubt)
@@ -316,7 +316,7 @@ class SwarmObserver:
         )
 
 
-def rounded(totals: GroupTotals) -> GroupTotals:
+def round_times(totals: GroupTotals) -> GroupTotals:
     """The figures with times as they are printed: to a tenth of a millisecond."""
     times = [field.name for field in fields(totals) if field.name.endswith("_ms")]
     return replace(totals, **{name: round(getattr(totals, name), 1) for name in times})

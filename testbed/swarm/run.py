@@ -64,7 +64,7 @@ class SwarmRunOptions:
         ConsumerOptions(order=self.order, mode=self.mode)
 
 
-def parts_of(options: SwarmRunOptions, run: int) -> list[SwarmOptions]:
+def split_options(options: SwarmRunOptions, run: int) -> list[SwarmOptions]:
     """Split a swarm into parts, each with some consumers or producers.
 
     `run` distinguishes the messages and clients of this run from other runs.
@@ -127,7 +127,7 @@ class SwarmRun:
         self._on_status = on_status
         self._elsewhere = elsewhere
         self._pulls = options.mode == ConsumeMode.PULL
-        self._parts = parts_of(options, int(options.clock_ms()))
+        self._parts = split_options(options, int(options.clock_ms()))
         self._observer = observer = SwarmObserver(
             options.group,
             options.topic,

@@ -54,7 +54,7 @@ class Job:
         try:
             await to_thread.run_sync(collect, abandon_on_cancel=True)
         except Py4JError as error:
-            self.failure = explained(str(error))
+            self.failure = job_failure(str(error))
         finally:
             self.ended.set()
 
@@ -188,7 +188,7 @@ def _part_of(host: str, port: int, secret: str) -> Callable[[int, Iterable[int]]
     return run
 
 
-def explained(text: str) -> str:
+def job_failure(text: str) -> str:
     """The reason why a job failed, in one line: the last line of its first Python error, or else Spark's message."""
     errors: list[str] = re.findall(
         r"^(?:\w+\.)*(\w+(?:Error|Failed|Exception|Available|NotExist): .*)$", text, re.MULTILINE

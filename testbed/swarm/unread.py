@@ -16,7 +16,7 @@ from client.admin.records import BrokerInfo, QueueProgress
 from model.errors import RlabError
 from model.limits import MAX_PULL_BATCH
 from model.message_queue import MessageQueue
-from testbed.swarm.members import number_in
+from testbed.swarm.members import parse_member_number
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ SEARCH_S = 10.0
 """Time for the search: enough for some hundred thousand messages. Messages that it has not found are unknown."""
 
 
-def ends_in(info: BrokerInfo, topic: str) -> dict[MessageQueue, int]:
+def read_ends(info: BrokerInfo, topic: str) -> dict[MessageQueue, int]:
     """The end of each queue of a topic on a broker."""
     found = info.topic(topic)
     ranges = () if found is None else found.ranges
@@ -81,7 +81,7 @@ class UnreadSearch:
         """
         for broker in self._brokers:
             try:
-                self._begins.update(ends_in(await admin.broker_info(broker), self._topic))
+                self._begins.update(read_ends(await admin.broker_info(broker), self._topic))
             except RlabError:
                 continue  # its clients report it
 
@@ -95,7 +95,7 @@ class UnreadSearch:
             ends: dict[MessageQueue, int] = {}
             for broker in self._brokers:
                 try:
-                    ends.update(ends_in(await admin.broker_info(broker), self._topic))
+                    ends.update(read_ends(await admin.broker_info(broker), self._topic))
                 except RlabError as error:
                     failures.append(error)  # the queues of the other brokers are read nevertheless
             try:
@@ -114,7 +114,7 @@ class UnreadSearch:
         while offset < end and self.found < missing:
             messages, next_offset = await admin.read_queue(queue, offset=offset, max_n=MAX_PULL_BATCH)
             for message, problem in messages:
-                number = None if problem else number_in(message.body, self._run)
+                number = None if problem else parse_member_number(message.body, self._run)
                 if number is not None and self._is_missing(*number):
                     self._seen.add(number)
             # Skip messages that were deleted or damaged.

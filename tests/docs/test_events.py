@@ -29,7 +29,7 @@ from model.offset_reset import ResetTo
 from model.replica_set import Elect
 from model.transaction import TransactionState
 from remoting.client import RemotingClient
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from remoting.request_code import RequestCode
 from replica.sets import elected
 from testbed.simulation.cluster.access import SERVER_ACCESS
@@ -141,7 +141,7 @@ async def break_connections(cluster: SimulatedCluster) -> None:
     running = cluster.brokers["broker-a"].running
     faults = make_fault_hook(running.server, running.broker.groups, running.broker.events, Random(0))
     for client in [consumer.client_id for consumer in cluster.consumers if consumer.live]:
-        faults.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "group": "g", "client": client, "n": 1}))
+        faults.begin(parse_fault({"do": "drop", "code": "HEART_BEAT", "group": "g", "client": client, "n": 1}))
     await anyio.sleep(12)
     faults.heal()
 

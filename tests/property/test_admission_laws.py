@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.limits import LATE_S, MAX_RETRY_AFTER_S, MIN_RETRY_AFTER_S, STANDING_QUEUE_S
-from remoting.overload.admission import WAITS, Admission, rank_of
+from remoting.overload.admission import WAITS, Admission, request_rank
 from remoting.request_code import RequestCode
 from remoting.wire.field import Rank
 
@@ -27,7 +27,7 @@ def test_each_request_gets_one_decision_in_order_of_arrival_and_none_that_its_se
         admission.record_iteration(LATE_S * 2 if arrivals else 0.0, now=now)
         for code, wait_s, size in arrivals:
             n = len(arrived)
-            arrived[n], gives_up[n], ranks[n] = now, now + (100 if wait_s is None else wait_s), rank_of(code)
+            arrived[n], gives_up[n], ranks[n] = now, now + (100 if wait_s is None else wait_s), request_rank(code)
             answer = admission.arrive(now, code, wait_s, size, n)
             assert (answer is None) == (ranks[n] is Rank.KEEPALIVE)
             if answer == WAITS:

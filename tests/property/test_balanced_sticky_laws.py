@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.allocate import AllocateMessageQueueBalancedSticky
-from client.allocate.hash_ring import Ring, deal_evenly, placed, positions_of
+from client.allocate.hash_ring import Ring, deal_evenly, order_by_position, positions_of
 from model.message_queue import MessageQueue
 
 queue_lists = st.lists(
@@ -65,7 +65,7 @@ def test_dealing_equals_its_naive_twin(positions: list[int], marks: list[tuple[i
     points, owned = np.array([(point, owners.index(owner)) for point, owner in sorted(marks)]).T
     floor, extra = divmod(len(positions), len(owners))
     order = sorted(range(len(positions)), key=positions.__getitem__)
-    dealt = deal_evenly(placed(np.array(positions)), Ring(points, owned), len(owners))
+    dealt = deal_evenly(order_by_position(np.array(positions)), Ring(points, owned), len(owners))
 
     length = 1 << 30
     left, owner_of = dict.fromkeys(owners, floor), {}

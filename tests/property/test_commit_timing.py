@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.leases.unstored import Place, UnstoredCommits
+from broker.leases.unstored_commits import Place, UnstoredCommits
 from client.leases.commit_waits import CommitWaits
 from model.limits import COMMIT_STORE_S, COMMIT_WAIT_S
 

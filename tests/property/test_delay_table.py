@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.retry import delay_table
-from broker.retry.delay_table import DelayTable, LowWater
+from broker.retry.delay_table import DelayTable, LowWaterMarks
 
 steps = st.lists(
     st.one_of(
@@ -36,7 +36,7 @@ class Twin:
     def due(self, offset: int) -> int:
         return 0 if offset in self.gone else self.parked[offset][0]
 
-    def restarted(self, low: LowWater) -> DelayTable:
+    def restarted(self, low: LowWaterMarks) -> DelayTable:
         """What a broker does after a restart: it reads both queues from the low water on."""
         table = DelayTable(low)
         for offset in range(low.delayed, len(self.parked)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from traces.check.check import HistoryCheck
-from traces.check.ledger import LedgerKind, Sent, dispatched, ended, send_failed, sent
+from traces.check.ledger import LedgerKind, SentMessage, dispatched_line, ended_line, failed_line, sent_line
 from traces.check.limits import HistoryLimits
 from traces.check.verdict import Rule
 
@@ -161,17 +161,17 @@ def ledgers(draw: st.DrawFn) -> list[Event]:
     steps = draw(st.lists(st.tuples(LEDGER, st.integers(0, 5)), max_size=14))
     lines, answered = [], set()
     for t, (kind, number) in enumerate(steps):
-        message, place = Sent(0, number), (QUEUE, offsets[number])
+        message, place = SentMessage(0, number), (QUEUE, offsets[number])
         if kind in (LedgerKind.SEND_ACKNOWLEDGED, LedgerKind.SEND_FAILED):
             if number in answered:
                 continue
             answered.add(number)
             known = kind is LedgerKind.SEND_ACKNOWLEDGED
-            lines.append(sent(t, message, *place) if known else send_failed(t, message))
+            lines.append(sent_line(t, message, *place) if known else failed_line(t, message))
         elif kind is LedgerKind.MESSAGE_DISPATCHED:
-            lines.append(dispatched(t, "g", "c", message, *place))
+            lines.append(dispatched_line(t, "g", "c", message, *place))
         else:
-            lines.append(ended(t, "g", "c", message, *place))
+            lines.append(ended_line(t, "g", "c", message, *place))
     return lines
 
 

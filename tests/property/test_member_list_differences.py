@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.groups.table import GroupTable
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, MessageModel
 from model.limits import MAX_MEMBER_CHANGES
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 
 GROUP = "g"
 clients = st.sampled_from([f"c{number}" for number in range(12)])
@@ -31,7 +31,7 @@ def consumer_data(topics: set[str], version: int) -> ConsumerData:
         consume_from=ConsumeFrom.LAST_OFFSET,
         strategy="AVG",
         session_timeout_s=100.0,
-        subscriptions=tuple(subscription_of(topic, "*", version) for topic in sorted(topics)),
+        subscriptions=tuple(make_subscription(topic, "*", version) for topic in sorted(topics)),
     )
 
 

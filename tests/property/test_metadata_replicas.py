@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.durability.changes import check_changes
-from broker.durability.metadata import Journal, MetadataStore, Number, Table
+from broker.durability.metadata import Journal, MetadataStore, StoredNumber, Table
 from broker.durability.metadata_file import MetadataFile
 
 SCHEMA = """
@@ -52,8 +52,8 @@ class Master:
         self.windows = Table(self.store, "windows", replicated=True)
         self.journal = Journal(self.store, "journal", replicated=True)
         self.here = Table(self.store, "here", replicated=False)
-        self.number = Number(self.store, "runs", replicated=True)
-        self.clock = Number(self.store, "clock", replicated=False)
+        self.number = StoredNumber(self.store, "runs", replicated=True)
+        self.clock = StoredNumber(self.store, "clock", replicated=False)
         self.store.record_changes()
 
     def step(self, kind: str, *values: Any) -> None:

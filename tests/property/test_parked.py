@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.messages.parked import Parked, ParkedRequests
+from broker.messages.parked import ParkedRequest, ParkedRequests
 from remoting.command import REQUEST, Command
 
 MAX_PARKED, MAX_PER_PLACE = 4, 2
@@ -31,12 +31,12 @@ programs = st.lists(
 @settings(max_examples=400)
 @given(programs)
 def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[object, ...]]) -> None:
-    table: ParkedRequests[Parked[str]] = ParkedRequests(max_parked=MAX_PARKED, max_per_place=MAX_PER_PLACE)
-    twin: list[Parked[str]] = []
-    answered: list[Parked[str]] = []
+    table: ParkedRequests[ParkedRequest[str]] = ParkedRequests(max_parked=MAX_PARKED, max_per_place=MAX_PER_PLACE)
+    twin: list[ParkedRequest[str]] = []
+    answered: list[ParkedRequest[str]] = []
     now = 0.0
 
-    def taken(requests: list[Parked[str]], expected: list[Parked[str]]) -> None:
+    def taken(requests: list[ParkedRequest[str]], expected: list[ParkedRequest[str]]) -> None:
         removed = sorted(map(id, expected))
         assert sorted(map(id, requests)) == removed
         answered.extend(requests)
@@ -45,7 +45,7 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
     for step in program:
         match step:
             case "park", str(connection), list(where), int(wait):
-                one = Parked(connection, Command(REQUEST, 11, 0, {}, None), tuple(where), now + wait)
+                one = ParkedRequest(connection, Command(REQUEST, 11, 0, {}, None), tuple(where), now + wait)
                 here = sum(where[0] in other.places for other in twin)
                 is_full = len(twin) >= MAX_PARKED or here >= MAX_PER_PLACE
                 held = "1 request is" if here == 1 else f"{here} requests are"

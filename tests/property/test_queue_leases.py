@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.leases.table import Freed, QueueKey, QueueLeases
+from broker.leases.table import FreedLease, QueueKey, QueueLeases
 
 FOREVER = float("inf")
 
@@ -38,11 +38,11 @@ class Twin:
         lease.frees_at = FOREVER
         return lease.token
 
-    def free(self, group: str, queue: QueueKey) -> Freed:
+    def free(self, group: str, queue: QueueKey) -> FreedLease:
         lease = self.leases[(group, queue)]
         reported, lease.refused = tuple(lease.refused), []
         lease.held, lease.frees_at = False, FOREVER
-        return Freed(group, queue, lease.owner, lease.token, reported)
+        return FreedLease(group, queue, lease.owner, lease.token, reported)
 
     def held(self) -> dict[tuple[str, str], list[QueueKey]]:
         held: dict[tuple[str, str], list[QueueKey]] = {}
@@ -123,7 +123,7 @@ def sleep_until(end: float, locks: QueueLeases, twin: Twin, now: float) -> float
     return end
 
 
-def by_queue(freed: list[Freed]) -> list[Freed]:
+def by_queue(freed: list[FreedLease]) -> list[FreedLease]:
     return sorted(freed, key=lambda one: (one.group, one.queue))
 
 

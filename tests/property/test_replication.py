@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.durability.barrier import WriteBarrier
-from broker.durability.metadata import MetadataStore, Number
+from broker.durability.metadata import MetadataStore, StoredNumber
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, RlabError
@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, simulation: Simulation, store: MessageStore, metadata: MetadataStore, flush: FlushMode) -> None:
         self.loop, self.store, self.flush = simulation.loop, store, flush
-        self.number = Number(metadata, "n", replicated=True)
+        self.number = StoredNumber(metadata, "n", replicated=True)
         self.value = 0
         self.replicator = ReplicatorByHand()
         self.barrier = WriteBarrier(self.loop, store, metadata, self.has_news, flush)

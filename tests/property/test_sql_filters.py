@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.sql.compiled import compile_filter
-from model.sql.evaluate import condition_of
+from model.sql.evaluate import compile_condition
 from model.sql.parse import parse
-from model.sql.values import Mistyped
+from model.sql.values import MistypedValue
 
 NAMES = ("a", "b", "price", "TAGS")
 Message = Mapping[str, str]
@@ -179,8 +179,8 @@ def naive(drawn: Drawn, message: Message) -> bool | str | None:
 
 def ours(text: str, message: Message) -> object:
     try:
-        return condition_of(parse(text))(message)
-    except Mistyped:
+        return compile_condition(parse(text))(message)
+    except MistypedValue:
         return "failed"
 
 

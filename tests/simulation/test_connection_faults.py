@@ -13,7 +13,7 @@ from broker.groups.faults import make_fault_hook
 from model.errors import ConnectionLost, RequestTimeout
 from model.events import Event, EventKind
 from remoting.connection import INTERPOSED, Connection
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from remoting.faults.hook import FaultHook
 from testbed.simulation.cluster.clients import SimulatedConsumer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -33,7 +33,7 @@ class Bench:
         )
 
     def begin(self, **document: Any) -> int:
-        return self.hook.begin(fault_of(document)).number
+        return self.hook.begin(parse_fault(document)).number
 
     def events(self, kind: EventKind, **columns: Any) -> list[Event]:
         return self.cluster.events_of(kind, **columns)

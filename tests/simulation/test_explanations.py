@@ -7,7 +7,7 @@ from random import Random
 import anyio
 import pytest
 
-from cli.group.history import watched
+from cli.group.history import watch_moves
 from cli.trace.events import read_topic
 from client.admin.admin import Admin
 from model.errors import GroupNotExist
@@ -166,7 +166,7 @@ def test_who_watches_a_group_sees_its_later_moves_alone_with_their_causes(simula
 
         async def watch() -> None:
             async with Admin(cluster.addresses) as admin:
-                async for move in watched(admin, "billing", EPOCH_MS + 60_000, said.append):
+                async for move in watch_moves(admin, "billing", EPOCH_MS + 60_000, said.append):
                     seen.append(move)
 
         async with anyio.create_task_group() as tasks:
@@ -193,6 +193,6 @@ def test_a_group_that_no_one_knows_is_not_watched(simulate: Simulate) -> None:
         with cluster.simulation.on_host("operator"):
             async with Admin(cluster.addresses) as admin:
                 with pytest.raises(GroupNotExist, match="billing"):
-                    await anext(watched(admin, "billing", 0.0, lambda text: None))
+                    await anext(watch_moves(admin, "billing", 0.0, lambda text: None))
 
     simulate(scenario, trace=True)

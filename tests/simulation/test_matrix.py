@@ -27,7 +27,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET
 from tests.unit.broker.harness import consumer
-from tests.unit.remoting.security.test_needs import PUSHED
+from tests.unit.remoting.security.test_right_fields import PUSHED
 
 pytestmark = [pytest.mark.simulation, pytest.mark.walk]
 

@@ -33,7 +33,7 @@ from testbed.swarm.members import SwarmOptions, run_swarm
 from testbed.swarm.observer import SwarmObserver
 from tests.simulation.conftest import Simulate
 from traces.figures.records import GroupTotals
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 pytestmark = pytest.mark.simulation
 
@@ -79,7 +79,7 @@ def churn(simulate: Simulate) -> list[Event]:
 
 
 def totals(events: list[Event]) -> GroupTotals:
-    return figures_of(events, "g").totals()
+    return compute_figures(events, "g").totals()
 
 
 def test_the_sums_of_the_brokers_and_of_the_clients_are_the_figures_of_the_report(churn: list[Event]) -> None:

@@ -19,7 +19,7 @@ from model.replica_limits import MASTER_CONNECT_S, MASTER_KEPT_S
 from model.transaction import TransactionState
 from namesrv.faults import NameServerFaults
 from remoting.client import RemotingClient
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -139,7 +139,7 @@ def test_a_master_that_hands_over_is_followed_by_its_refusals_alone(simulate: Si
     async def scenario(cluster: SimulatedCluster) -> None:
         await start_set(cluster)
         hook = NameServerFaults(cluster.name_servers["namesrv-1"].running.server).hook(Random(1))
-        hook.begin(fault_of({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
+        hook.begin(parse_fault({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
         group, producer = Group(cluster, mode), await cluster.start_producer()
         await group.start()
         load = Load(cluster, producer)

@@ -16,7 +16,7 @@ from model.event_log import decode_events, encode_events
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import is_retry_topic
-from pipeline.replay.job import baseline_of, recorded_in, wrong_queues
+from pipeline.replay.job import find_baseline, read_group, wrong_queues
 from pipeline.replay.replay import ReplayOutcome, replay
 from testbed.simulation.cluster.clients import SimulatedConsumer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -105,8 +105,8 @@ def test_the_recorded_rules_give_the_recorded_moves(simulate: Simulate, strategy
         await live_through(cluster, strategy)
         return encode_events(cluster.events)
 
-    recorded = recorded_in(decode_events(simulate(scenario, seed=seed))[0], "g")
-    baseline = baseline_of(recorded, TIMEOUT_S, strategy)
+    recorded = read_group(decode_events(simulate(scenario, seed=seed))[0], "g")
+    baseline = find_baseline(recorded, TIMEOUT_S, strategy)
     outcome = replay(recorded, baseline.rules)
     assert wrong_queues(recorded, outcome) == 0
     assert len(outcome.moves) == len(recorded.moves) > 30

@@ -11,7 +11,7 @@ from model.quirks import SET_QUIRKS, Quirk
 from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.run import run_programme
-from testbed.simulation.engine.text import programme_of
+from testbed.simulation.engine.text import parse_programme
 from tests.simulation.conftest import Simulate
 from tests.simulation.mutants import QUIRKS
 from tests.simulation.quirk_programmes import MASTER_IS_PAUSED, MASTER_IS_STOPPED, WRITTEN
@@ -25,7 +25,7 @@ def test_the_quirk_breaks_a_promise_that_the_same_run_keeps_without_it(
     quirk: Quirk, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL + 1)
-    programme = programme_of(WRITTEN[quirk])
+    programme = parse_programme(WRITTEN[quirk])
     assert [str(each) for each in run_programme(programme).findings] == []
     kinds = {finding.kind for finding in run_programme(programme.with_quirks([quirk])).findings}
     assert kinds & set(QUIRKS[quirk]), kinds
@@ -64,4 +64,4 @@ def test_a_master_that_stood_still_answers_nothing_after_the_next_one_has_begun(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL + 1)
-    assert [str(each) for each in run_programme(programme_of(text)).findings] == []
+    assert [str(each) for each in run_programme(parse_programme(text)).findings] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.simulation.engine.run import run_programme
-from testbed.simulation.engine.text import programme_of
+from testbed.simulation.engine.text import parse_programme
 
 pytestmark = pytest.mark.simulation
 
@@ -30,7 +30,7 @@ SHOWS = {
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_complaint_is_shown_with_the_defect_and_is_none_without(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)  # clients and brokers complain of the faults
-    programme = programme_of(file.read_text(encoding="utf-8"))
+    programme = parse_programme(file.read_text(encoding="utf-8"))
     assert programme.cluster.quirks
     assert programme.about
     shown = [finding for finding in run_programme(programme).findings if finding.kind == SHOWS[programme.name]]
@@ -41,6 +41,6 @@ def test_a_complaint_is_shown_with_the_defect_and_is_none_without(file: Path, ca
 
 @pytest.mark.walk
 def test_every_quirk_has_a_programme() -> None:
-    programmes = [programme_of(file.read_text(encoding="utf-8")) for file in FILES]
+    programmes = [parse_programme(file.read_text(encoding="utf-8")) for file in FILES]
     assert {programme.name for programme in programmes} == set(SHOWS)
     assert len({quirk for programme in programmes for quirk in programme.cluster.quirks}) == 9

@@ -14,7 +14,7 @@ from model.message import Message, encode_payload
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import RemotingClient
-from remoting.overload.shares import sharer_of
+from remoting.overload.shares import find_sharer
 from remoting.request_code import RequestCode
 from remoting.security.policy import NamePatterns, Rights
 from testbed.simulation.cluster.access import derived_key, derived_user
@@ -144,12 +144,12 @@ async def test_a_restart_forgets_no_share_and_one_that_is_above_it_keeps_all_tha
     n = table.share + 2
     for number in range(n):
         await table.add(a, number)
-    had = world.broker.shares.tables[table.name].of(sharer_of("a").number)
+    had = world.broker.shares.tables[table.name].of(find_sharer("a").number)
     assert had >= n
     await world.stop_broker()
     with_limits(table, monkeypatch)
     broker = await world.start_broker()
-    assert broker.shares.tables[table.name].of(sharer_of("a").number) == had, "nothing is dropped"
+    assert broker.shares.tables[table.name].of(find_sharer("a").number) == had, "nothing is dropped"
     again, b = world.peer("a"), world.peer("b")
     with pytest.raises(SystemBusy, match=f"address a has {had} of the"):
         await table.add(again, n)
@@ -195,7 +195,11 @@ async def test_a_place_in_a_share_is_free_again_when_its_entry_is_gone(
     again = world.peer("a")
     await held(again, 0)
     shares = world.broker.shares.tables
-    assert [shares[name].of(sharer_of("a").number) for name in ("topics", "parked pulls", "staged chunks")] == [3, 1, 1]
+    assert [shares[name].of(find_sharer("a").number) for name in ("topics", "parked pulls", "staged chunks")] == [
+        3,
+        1,
+        1,
+    ]
 
 
 @simulated

@@ -16,10 +16,10 @@ from model.message_queue import MessageQueue
 from pipeline.replay.recorded import read_recorded
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.swarm.members import SwarmOptions, run_swarm
-from testbed.swarm.observer import SwarmObserver, SwarmSummary, rounded
+from testbed.swarm.observer import SwarmObserver, SwarmSummary, round_times
 from tests.simulation.conftest import Simulate
 from traces.figures.records import GroupTotals
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 pytestmark = pytest.mark.simulation
 
@@ -103,11 +103,11 @@ def test_swarm_report_and_what_if_have_the_same_figures_to_the_unit(simulate: Si
         return observer.in_all(), [*cluster.events, *observer.events]
 
     swarm, events = simulate(scenario, seed=4)
-    report = rounded(figures_of(events, "g").totals())  # what Spark runs for each group
+    report = round_times(compute_figures(events, "g").totals())  # what Spark runs for each group
     # Brokers alone tell these two.
     swarm = replace(swarm, backlog_max=report.backlog_max, possible_duplicates=report.possible_duplicates)
     assert swarm == report
-    assert rounded(read_recorded(events, "g").figures) == report
+    assert round_times(read_recorded(events, "g").figures) == report
     assert report.moves > 50
     assert report.orphan_ms > 10
     assert report.needed < report.moves

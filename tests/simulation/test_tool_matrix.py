@@ -23,7 +23,7 @@ from cli.trace.events import read_topic
 from client.admin.admin import Admin
 from client.allocate.registry import strategy_named
 from console.watcher import watching
-from metrics.exporter import counts_in, follow_trace
+from metrics.exporter import follow_trace, make_counts
 from model.event_log import encode_events
 from model.events import Event
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -116,7 +116,7 @@ async def answer_of(tool: str, cluster: SimulatedCluster, terminal: Terminal, fo
 async def exported(servers: str, cluster: SimulatedCluster) -> str:
     registry = CollectorRegistry()
     with anyio.move_on_after(5):
-        await follow_trace(servers, counts_in(registry), clock_ms=cluster.simulation.clock_ms)
+        await follow_trace(servers, make_counts(registry), clock_ms=cluster.simulation.clock_ms)
     return generate_latest(registry).decode()
 
 

@@ -23,8 +23,8 @@ from model.event_log import decode_events, encode_events
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.quirks import Quirk
-from pipeline.replay.job import recorded_in, try_rules
-from pipeline.replay.recorded import Recorded
+from pipeline.replay.job import read_group, try_rules
+from pipeline.replay.recorded import RecordedGroup
 from pipeline.replay.rules import Handover, Rules
 from testbed.simulation.cluster.clients import SimulatedConsumer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -46,7 +46,7 @@ TRIED = (
 )
 
 
-def run(rules: Rules, seed: int) -> Recorded:
+def run(rules: Rules, seed: int) -> RecordedGroup:
     """A run of the group under these rules; `seed` draws what is not planned."""
 
     async def main(simulation: Simulation) -> bytes:
@@ -56,7 +56,7 @@ def run(rules: Rules, seed: int) -> Recorded:
                 await live_through(cluster, rules)
                 return encode_events(cluster.events)
 
-    return recorded_in(decode_events(run_simulation(main, seed=seed))[0], "g")
+    return read_group(decode_events(run_simulation(main, seed=seed))[0], "g")
 
 
 async def live_through(cluster: SimulatedCluster, rules: Rules) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from model.event_log import encode_events
 from model.events import Event
-from pipeline.trace.chains import chains, identified
+from pipeline.trace.chains import add_ids, chains
 from pipeline.trace.source import read_files, trace_events
 from tests.docs.pages import text_of
 
@@ -48,7 +48,7 @@ def naive(events: list[Event]) -> dict[str, tuple[Any, ...]]:
 def test_a_chain_is_its_root_and_every_event_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_bytes(encode_events(EVENTS))
-    rows = chains(identified(trace_events(read_files(spark, [path]))))
+    rows = chains(add_ids(trace_events(read_files(spark, [path]))))
     columns = ("id", "chain", "step", "steps", "root_kind", "after_ms")
     found = {row[0]: tuple(row)[1:] for row in rows.select(*columns).collect()}
     assert found == naive(EVENTS)

@@ -22,7 +22,7 @@ from pipeline.report.job import write_report
 from pipeline.trace.alone import read_events
 from pipeline.trace.alone import write_arrow_tables as alone_tables
 from pipeline.trace.source import read_files
-from pipeline.trace.tables import TABLES, losses_of, nodes_of, set_aside, write_tables
+from pipeline.trace.tables import TABLES, count_nodes, find_losses, set_aside, write_tables
 from tests.spark import trace_twin
 from traces.figures.group import GroupFigures
 from traces.figures.over_time import SHORTEST_BUCKET_MS
@@ -266,7 +266,7 @@ def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[s
 def test_events_are_missing_where_the_numbers_of_a_run_have_gaps_and_not_between_two_runs(spark: SparkSession) -> None:
     numbers = {"a": (3, 4, 6, RUN_SEQS + 1, RUN_SEQS + 4), "b": (7,)}
     rows = [(node, seq, float(seq % 100)) for node, seqs in numbers.items() for seq in seqs]
-    found = nodes_of(spark.createDataFrame(rows, "node string, seq bigint, t_ms double")).collect()
+    found = count_nodes(spark.createDataFrame(rows, "node string, seq bigint, t_ms double")).collect()
     assert sorted(tuple(row) for row in found) == [("a", 5, 1.0, 6.0, 3), ("b", 1, 7.0, 7.0, 0)]
 
 
@@ -284,7 +284,7 @@ def test_damage_that_is_reported_at_each_start_is_one_loss(spark: SparkSession) 
     columns = (
         "kind string, group string, topic string, broker string, queue_id int, offset bigint, n bigint, detail string"
     )
-    found = losses_of(spark.createDataFrame(rows, columns)).collect()
+    found = find_losses(spark.createDataFrame(rows, columns)).collect()
     assert sorted(tuple(row) for row in found) == [rows[0], rows[2]]
 
 

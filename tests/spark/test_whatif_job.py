@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from model.event_log import encode_events
 from pipeline.replay import alone
-from pipeline.replay.job import Grid, baseline_of, collect_events, recorded_in, tried_in, try_all
+from pipeline.replay.job import Grid, collect_events, collect_tried, find_baseline, read_group, try_all
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.replay.golden_trace import golden_events
 
@@ -27,7 +27,7 @@ def trace(tmp_path: Path) -> Path:
 
 def test_events_come_back_from_a_file_in_their_order(spark: SparkSession, trace: Path) -> None:
     assert collect_events(spark, [trace]) == golden_events()
-    assert baseline_of(recorded_in(collect_events(spark, [trace]), None), 5.0).wrong_queues == 0
+    assert find_baseline(read_group(collect_events(spark, [trace]), None), 5.0).wrong_queues == 0
 
 
 def test_lines_that_are_not_events_are_left_out_and_reported_of(spark: SparkSession, trace: Path) -> None:
@@ -43,14 +43,14 @@ def test_lines_that_are_not_events_are_left_out_and_reported_of(spark: SparkSess
 
 
 def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:
-    recorded, rules = recorded_in(golden_events(), None), GRID.rules()[::5]  # every value of everything is among them
-    found = tried_in(try_all(spark, recorded, rules), rules)
+    recorded, rules = read_group(golden_events(), None), GRID.rules()[::5]  # every value of everything is among them
+    found = collect_tried(try_all(spark, recorded, rules), rules)
     assert [each.rules for each in found] == rules
     assert found == alone.try_all(recorded, rules)
 
 
 def test_one_process_reads_and_writes_the_same_tables(spark: SparkSession, trace: Path, tmp_path: Path) -> None:
-    recorded, rules = recorded_in(alone.collect_events([trace]), None), GRID.rules()[::5]
+    recorded, rules = read_group(alone.collect_events([trace]), None), GRID.rules()[::5]
     assert alone.collect_events([trace]) == collect_events(spark, [trace])
     alone.write_costs(alone.try_all(recorded, rules), tmp_path / "whatif.parquet")
     written, of_job = spark.read.parquet(str(tmp_path / "whatif.parquet")), try_all(spark, recorded, rules)
@@ -59,7 +59,7 @@ def test_one_process_reads_and_writes_the_same_tables(spark: SparkSession, trace
 
 
 def test_the_partitions_do_not_change_the_result(spark: SparkSession) -> None:
-    recorded, rules = recorded_in(golden_events(), None), GRID.rules()[:8]
+    recorded, rules = read_group(golden_events(), None), GRID.rules()[:8]
     table = try_all(spark, recorded, rules)
     rows = {row["number"]: row for row in table.coalesce(1).collect()}
     assert rows == {row["number"]: row for row in table.collect()}

@@ -22,7 +22,7 @@ from cli.servers.watched import watched_broker, watched_name_server
 from client import Admin, ConsumeFrom, Message, Producer, PushConsumer
 from metrics.client import ClientMetrics
 from metrics.endpoint import serve_metrics
-from metrics.exporter import counts_in, follow_trace
+from metrics.exporter import follow_trace, make_counts
 from metrics.families import families
 from namesrv.config import NameServerConfig
 from remoting.tasks import background_tasks
@@ -94,7 +94,7 @@ def test_a_broker_a_client_and_the_exporter_count_the_same_messages(tmp_path: Pa
                 await done.wait()
                 during = await endpoints.metrics(broker_shown)
             async with background_tasks() as tasks, serve_metrics(ANY, registry) as exported:
-                tasks.start_soon(lambda: follow_trace(address, counts_in(registry, settle_ms=200)))
+                tasks.start_soon(lambda: follow_trace(address, make_counts(registry, settle_ms=200)))
                 counted = "rlab_cluster_group_messages_handed_out_total", frozenset({("group", "g")})
                 while (seen := await endpoints.metrics(exported)).get(counted) != 50:  # noqa: ASYNC110
                     await anyio.sleep(0.05)

@@ -106,6 +106,31 @@ NAME_PATTERNS: tuple[tuple[str, str, str], ...] = (
 A pattern finds whole words of a name: `told` is in `told_version` and `_told`, not in `gatold`.
 """
 
+PARTICIPLE = (
+    r"(?:[a-z]+(?<!e)ed|held|kept|seen|begun|began|taken|took|known|shown|found|sent|gone|lost|made|given|left|bound|"
+    r"written|broken|frozen|hidden|others|elsewhere)"
+)
+"""A bare participle, in lower case, is not the name of a public class or function: of what, or which act?
+
+`Parked` may be a request or a state, and `located` may find something or return where it was found. `ParkedRequest` and
+`locate_fields` say which.
+"""
+
+ALLOWED_PARTICIPLES: dict[str, str] = {
+    "Failed": "a listener returns it: users know it by this name, `return Failed(...)`",
+    "Bound": "a noun here, the bound of a clock's error",
+    "joined": "the row of a set of replicas after this change, as `replica/sets.py` has them all",
+    "started": "the same",
+    "elected": "the same",
+    "begun": "the same",
+    "locked": "a context in which a directory is locked",
+    "Secured": "a named tuple of the options that secure a server",
+    "secured": "makes it",
+    "Applied": "the callbacks after something was applied",
+    "Greeted": "a replica that was greeted",
+}
+"""Names that stay although `PARTICIPLE` finds them, each with the reason."""
+
 ALLOWED_NAMES: dict[str, str] = {
     "tell": "the method of msgpack's Unpacker, bound to a local name",
     "look_again": "a field of an answer on the wire",

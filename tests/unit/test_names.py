@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.plain_words import ALLOWED_NAMES, NAME_PATTERNS
-from tests.unit.source_tree import Source, parse, sources
+from tests.unit.plain_words import ALLOWED_NAMES, ALLOWED_PARTICIPLES, NAME_PATTERNS, PARTICIPLE
+from tests.unit.source_tree import Source, parse, shipped, sources
 
 pytestmark = pytest.mark.walk
 
@@ -64,3 +64,26 @@ def test_each_allowed_name_is_there_and_would_be_found() -> None:
     everything = {name for source in sources() for name in names_of(source)}
     assert sorted(set(ALLOWED_NAMES) - everything) == []
     assert [name for name in ALLOWED_NAMES if not any(finder.search(in_words(name)) for finder in FINDERS)] == []
+
+
+def public_participles(source: Source) -> list[str]:
+    """The public classes and functions of a module whose names are bare participles."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    names = [node.name for node in source.tree.body if isinstance(node, kinds)]
+    return [name for name in names if re.fullmatch(PARTICIPLE, in_words(name))]
+
+
+def test_a_bare_participle_is_found_and_a_name_with_its_noun_or_verb_is_not() -> None:
+    found = parse(
+        "client/example.py",
+        "class Parked: ...\nclass Feed: ...\ndef _sent(): ...\ndef kept(): ...\ndef keep(): ...\n",
+    )
+    assert public_participles(found) == ["Parked", "kept"]
+
+
+def test_no_public_class_or_function_is_a_bare_participle() -> None:
+    found = {source.path: public_participles(source) for source in shipped()}
+    wrong = {path: [name for name in names if name not in ALLOWED_PARTICIPLES] for path, names in found.items()}
+    assert {path: names for path, names in wrong.items() if names} == {}
+    stale = set(ALLOWED_PARTICIPLES) - {name for names in found.values() for name in names}
+    assert sorted(stale) == []

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from model.counted import counted
+from model.counted import plural
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from model.message_queue import MessageQueue
@@ -89,7 +89,7 @@ class Evidence:
         for hole in reversed(self._holes):
             if hole.node in involved and hole.t_ms - HOLE_REACH_MS <= t_ms <= hole.t_ms + HOLE_REACH_MS:
                 if hole.lost:
-                    return f"{counted(hole.lost, 'event')} of {hole.node} {'is' if hole.lost == 1 else 'are'} missing"
+                    return f"{plural(hole.lost, 'event')} of {hole.node} {'is' if hole.lost == 1 else 'are'} missing"
                 return f"{hole.node} was started again, and its last events before that may be missing"
         return ""
 
@@ -158,7 +158,7 @@ class Evidence:
             answer = Answer.UNKNOWN
             reason = next(each.doubt for each in self.anomalies if each.rule is rule)
         elif self.lost_events and not self._complete:
-            answer, reason = Answer.UNKNOWN, f"{counted(self.lost_events, 'event', 'is', 'are')} missing"
+            answer, reason = Answer.UNKNOWN, f"{plural(self.lost_events, 'event', 'is', 'are')} missing"
         elif self._doubt:
             answer, reason = Answer.UNKNOWN, self._doubt
         elif not self.checked[rule]:

@@ -2,10 +2,10 @@
 
 The events of a trace only count messages; a ledger has a line for each. The process that runs the load writes them:
 
-    sent(...)         a broker acknowledged the message
-    send_failed(...)  the send failed for good: the message may be stored or not
-    dispatched(...)   a listener is called with it, or a poll returns it
-    ended(...)        the listener has ended it: `processed`, `failed`, or `dead` for its last failure
+    sent_line(...)        a broker acknowledged the message
+    failed_line(...)      the send failed for good: the message may be stored or not
+    dispatched_line(...)  a listener is called with it, or a poll returns it
+    ended_line(...)       the listener has ended it: `processed`, `failed`, or `dead` for its last failure
 
 A message has the number of its lane (a sequence of sends, for instance of one producer) and its own number there,
 counted from 0 without a gap: `version` and `n` of the line. So a check needs no memory for complete messages. `detail`
@@ -45,35 +45,37 @@ NOWHERE = MessageQueue("", "", -1)
 """The queue of a message if the run only knows that the message arrived."""
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """A message, by its lane and its number there."""
 
     lane: int
     number: int
 
 
-def sent(t_ms: float, message: Sent, queue: MessageQueue = NOWHERE, offset: int = -1, key: str = "") -> Event:
+def sent_line(
+    t_ms: float, message: SentMessage, queue: MessageQueue = NOWHERE, offset: int = -1, key: str = ""
+) -> Event:
     """Make the line of an acknowledged send, with queue and offset if they are known."""
     return _line(t_ms, LedgerKind.SEND_ACKNOWLEDGED, "", "", message, queue, offset, _key(key))
 
 
-def send_failed(t_ms: float, message: Sent) -> Event:
+def failed_line(t_ms: float, message: SentMessage) -> Event:
     """Make the line of a send that failed for good."""
     return _line(t_ms, LedgerKind.SEND_FAILED, "", "", message, NOWHERE, -1, "")
 
 
-def dispatched(
-    t_ms: float, group: str, client: str, message: Sent, queue: MessageQueue, offset: int, key: str = ""
+def dispatched_line(
+    t_ms: float, group: str, client: str, message: SentMessage, queue: MessageQueue, offset: int, key: str = ""
 ) -> Event:
     """Make the line of a message with which a listener of a group is called."""
     return _line(t_ms, LedgerKind.MESSAGE_DISPATCHED, group, client, message, queue, offset, _key(key))
 
 
-def ended(
+def ended_line(
     t_ms: float,
     group: str,
     client: str,
-    message: Sent,
+    message: SentMessage,
     queue: MessageQueue = NOWHERE,
     offset: int = -1,
     key: str = "",
@@ -84,9 +86,9 @@ def ended(
     return _line(t_ms, LedgerKind.MESSAGE_ENDED, group, client, message, queue, offset, detail)
 
 
-def message_of(line: Event) -> Sent:
+def message_of(line: Event) -> SentMessage:
     """Return the message of a line."""
-    return Sent(line.version, line.n)
+    return SentMessage(line.version, line.n)
 
 
 def key_of(line: Event) -> str:
@@ -99,7 +101,14 @@ def _key(key: str) -> str:
 
 
 def _line(
-    t_ms: float, kind: LedgerKind, group: str, client: str, message: Sent, queue: MessageQueue, offset: int, detail: str
+    t_ms: float,
+    kind: LedgerKind,
+    group: str,
+    client: str,
+    message: SentMessage,
+    queue: MessageQueue,
+    offset: int,
+    detail: str,
 ) -> Event:
     topic, broker, queue_id = queue
     return Event(

@@ -15,7 +15,7 @@ from model.message_queue import MessageQueue
 from traces.check.delivery import DeliveryCheck
 from traces.check.evidence import Evidence
 from traces.check.lanes import Lanes
-from traces.check.ledger import Ending, Sent, key_of, message_of, sent
+from traces.check.ledger import Ending, SentMessage, key_of, message_of, sent_line
 from traces.check.limits import HistoryLimits, OrderScope
 from traces.check.verdict import GroupMessages, Rule
 
@@ -65,8 +65,8 @@ class MessageRules:
         self._lanes = {group: Lanes(group, keeps, evidence) for group, keeps in limits.order.items()}
         self._readers: defaultdict[MessageQueue, _QueueReaders] = defaultdict(_QueueReaders)
         self._stored: dict[tuple[int, MessageQueue], Event] = {}  # lane and queue -> its newest message there
-        self._open: dict[Sent, Event] = {}  # acknowledged, and not processed by every group
-        self._unsent: dict[Sent, Event] = {}  # processed by a group, and not acknowledged
+        self._open: dict[SentMessage, Event] = {}  # acknowledged, and not processed by every group
+        self._unsent: dict[SentMessage, Event] = {}  # processed by a group, and not acknowledged
 
     # --- sends -------------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class MessageRules:
             check = self._groups[group] = deepcopy(self._everyone)
         return check
 
-    def _close(self, message: Sent) -> None:
+    def _close(self, message: SentMessage) -> None:
         if self._groups and not any(check.is_missing(*message) for check in self._groups.values()):
             self._open.pop(message, None)
 
@@ -198,9 +198,9 @@ class MessageRules:
         for group, check in self._groups.items():
             for lane, number in check.missing(MAX_UNREAD):
                 known = self._open.get(
-                    Sent(lane, number)
+                    SentMessage(lane, number)
                 )  # None if the group appeared after all other groups had processed it
-                line = (known or sent(now_ms, Sent(lane, number)))._replace(group=group)
+                line = (known or sent_line(now_ms, SentMessage(lane, number)))._replace(group=group)
                 queue = MessageQueue(line.topic, line.broker, line.queue_id)
                 committed, commit = self._committed(group, queue)
                 passed = 0 <= line.offset < committed
@@ -213,7 +213,7 @@ class MessageRules:
             if not self._everyone.sent:
                 continue  # the ledger has lines of consumers only
             for lane, number in check.unsent(MAX_UNREAD):
-                got = self._unsent.get(Sent(lane, number))
+                got = self._unsent.get(SentMessage(lane, number))
                 if got is not None:
                     text = f"{got.client} of {group} was given {_message(got)}, which no producer has sent."
                     self._evidence.add(Rule.PHANTOM, got, text, [got], t_ms=now_ms)

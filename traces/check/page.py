@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from traces.check.verdict import Anomaly, Answer, Verdict
-from traces.check.words import asked, clock_text, event_text, headline, rule_text, summary, witness_lines
+from traces.check.words import clock_text, event_text, headline, rule_condition, rule_text, summary, witness_lines
 from traces.figures.faults import in_words
 
 _WIDTH, _LEFT, _ROW, _TOP = 1_000, 190, 34, 30
@@ -18,11 +18,11 @@ svg { width: 100%; height: auto } .yes { color: #2e7d32 } .unknown { color: #b26
 """
 
 
-def page_of(verdict: Verdict, title: str) -> str:
+def make_page(verdict: Verdict, title: str) -> str:
     """Return the page; it needs no other file."""
     rows = "\n".join(
         f"<tr><td class={each.answer.name.lower()}>{each.answer.value}</td><td>{each.rule.value}</td>"
-        f"<td>{escape(asked(each.rule))}</td><td>{escape(rule_text(each))}</td></tr>"
+        f"<td>{escape(rule_condition(each.rule))}</td><td>{escape(rule_text(each))}</td></tr>"
         for each in verdict.rules
     )
     anomalies = "\n".join(_section(number, anomaly) for number, anomaly in enumerate(verdict.anomalies, 1))
@@ -43,11 +43,11 @@ def _section(number: int, anomaly: Anomaly) -> str:
     lines = escape("\n".join(witness_lines(anomaly)))
     return (
         f"<section><h2>{number}. {anomaly.rule.value}</h2><p>{escape(headline(anomaly))}</p>\n"
-        f"{picture_of(anomaly)}\n<pre>{lines}</pre></section>"
+        f"{draw_anomaly(anomaly)}\n<pre>{lines}</pre></section>"
     )
 
 
-def picture_of(anomaly: Anomaly) -> str:
+def draw_anomaly(anomaly: Anomaly) -> str:
     """Draw the witness: a line for each node, time to the right, and each event as a numbered dot.
 
     Events are drawn at equal distances, because only their order matters: most are within a millisecond, one is a

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from model.counted import counted
+from model.counted import plural
 from model.events import Event, EventKind
 from model.limits import MAX_KNOWN_CHANGES
 from traces.check.evidence import Evidence
@@ -168,7 +168,7 @@ class PassRules:
             passes = "1 pass" if n == 1 else f"{n:,} passes"
             text = (
                 f"Members ran {passes} within a minute that notifications triggered and that changed nothing; the "
-                f"group changed {counted(changes, 'time')} in that minute. {why}"
+                f"group changed {plural(changes, 'time')} in that minute. {why}"
             ).rstrip()
             witness = [notified, *list(self._needless)[-8:]]
             self._needless.clear()

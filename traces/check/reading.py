@@ -23,7 +23,7 @@ class BadLine(ValueError):
     """A line is not an event."""
 
 
-def event_of(line: bytes | str) -> Event:
+def parse_event(line: bytes | str) -> Event:
     """Decode the event of one line; missing columns get their defaults, and unknown columns are ignored.
 
     Raises:
@@ -35,7 +35,7 @@ def event_of(line: bytes | str) -> Event:
         raise BadLine(f"not an event: {line[:80]!r}") from error
 
 
-def events_of(lines: Sequence[bytes], bad: Callable[[BadLine], object]) -> list[Event]:
+def parse_events(lines: Sequence[bytes], bad: Callable[[BadLine], object]) -> list[Event]:
     """Decode the events of several lines; skips empty lines, and calls `bad` for lines that are not events.
 
     The lines are decoded together, which takes two thirds of the time. If one of them is bad, they are decoded one by
@@ -51,7 +51,7 @@ def events_of(lines: Sequence[bytes], bad: Callable[[BadLine], object]) -> list[
     found = []
     for line in lines:
         try:
-            found.append(event_of(line))
+            found.append(parse_event(line))
         except BadLine as error:
             bad(error)
     return found

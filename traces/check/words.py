@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.counted import counted
+from model.counted import plural
 from model.events import Event
 from model.message_queue import MessageQueue
 from traces.check.verdict import MEANING, Anomaly, Answer, Rule, RuleVerdict, Verdict
@@ -26,7 +26,7 @@ _ASKED = {
 """Each rule -> its condition, as a statement that is true of a correct history."""
 
 
-def asked(rule: Rule) -> str:
+def rule_condition(rule: Rule) -> str:
     """Return the condition of a rule."""
     return _ASKED[rule]
 
@@ -44,7 +44,7 @@ def rule_text(verdict: RuleVerdict) -> str:
 
 def summary(verdict: Verdict) -> str:
     """Return the whole verdict in a sentence or two."""
-    size = f"{counted(verdict.events, 'event')} of {counted(verdict.nodes, 'node')} in {verdict.span_ms / 1000:,.1f} s"
+    size = f"{plural(verdict.events, 'event')} of {plural(verdict.nodes, 'node')} in {verdict.span_ms / 1000:,.1f} s"
     if not verdict.events:
         return "There is nothing to judge: the history is empty." + (f" {verdict.missing}." if verdict.missing else "")
     if verdict.answer is Answer.YES:
@@ -54,7 +54,7 @@ def summary(verdict: Verdict) -> str:
         return f"No: {size} break {', '.join(broken)}."
     if verdict.missing:
         return f"Unknown: {size}, and {verdict.missing}."
-    missing = f" {counted(verdict.lost_events, 'event', 'is', 'are')} missing." if verdict.lost_events else ""
+    missing = f" {plural(verdict.lost_events, 'event', 'is', 'are')} missing." if verdict.lost_events else ""
     wrong = "".join(f" {clock_text(each)}" for each in verdict.clocks if not each.is_corrected)
     return f"Unknown: {size}, and nothing that is certain.{missing}{wrong}"
 

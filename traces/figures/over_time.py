@@ -60,7 +60,7 @@ class _Bucket:
         return None if self.waited_ms is None or not self.handed_out else self.waited_ms / self.handed_out
 
 
-def bucket_of(span_ms: float) -> float:
+def bucket_length(span_ms: float) -> float:
     """Return the length of buckets: the fewest whole seconds that give at most `MOST_BUCKETS` buckets."""
     return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 

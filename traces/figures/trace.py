@@ -45,7 +45,7 @@ class TraceFigures:
         return [row for figures in self.groups.values() for row in figures.finish(end_ms)]
 
 
-def figures_of(events: Iterable[Event], group: str) -> GroupFigures:
+def compute_figures(events: Iterable[Event], group: str) -> GroupFigures:
     """Return the figures of one group after all events, given in any order, without ending its open rows."""
     figures = GroupFigures(group)
     for event in sorted(events, key=order_of):

@@ -44,7 +44,7 @@ SINGLE = EventKind.TRANSACTION_CHECKED.value
 """An event of this kind is one check: its `n` is the number of the check, while `n` of other kinds is a count."""
 
 
-def transactions_of(events: Iterable[Event]) -> list[TransactionTotals]:
+def count_transactions(events: Iterable[Event]) -> list[TransactionTotals]:
     """Return the totals of each producer group, sorted by name; the order of the events does not matter."""
     found: dict[str, TransactionTotals] = {}
     for event in events:

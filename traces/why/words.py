@@ -38,12 +38,12 @@ def clock(t_ms: float) -> str:
     return datetime.fromtimestamp(t_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-def time_of(ms: float) -> str:
+def format_span(ms: float) -> str:
     """Format a time span for people."""
     return f"{ms:,.1f} ms" if ms < 10 else f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1000:,.1f} s"
 
 
-def happened(event: Event | None) -> str:
+def describe_change(event: Event | None) -> str:
     """Describe the change of the world that an event reports, as a sentence without its full stop."""
     if event is None:
         return "an event happened that is not in the trace"
@@ -70,11 +70,11 @@ def happened(event: Event | None) -> str:
     return simple.get(EventKind(event.kind), event.kind.lower().replace("_", " "))
 
 
-def because(rebalance: Rebalance) -> str:
+def describe_cause(rebalance: Rebalance) -> str:
     """Describe the change of the world that began a rebalance, as a sentence without its full stop."""
     if not rebalance.kind:
-        return happened(None)
-    return happened(
+        return describe_change(None)
+    return describe_change(
         Event(
             rebalance.began_ms,
             rebalance.cause.rpartition("/")[0],
@@ -108,7 +108,7 @@ def stage_text(stage: Stage) -> str:
     """Describe the event at the end of a stage."""
     event = stage.event
     if stage.step is MoveStep.CHANGE:
-        return happened(event)
+        return describe_change(event)
     return _STAGES[stage.step].format(
         client=event.client,
         broker=event.broker,
@@ -128,7 +128,7 @@ def _members(n: int) -> str:
 def move_text(move: QueueMove) -> str:
     """Describe a move in one sentence, and a second one if its notification did not arrive."""
     origin = "for the first time" if move.from_client is None else f"from {move.from_client}"
-    text = f"{move.queue} went to {move.owner} {origin} because {happened(move.root)}."
+    text = f"{move.queue} went to {move.owner} {origin} because {describe_change(move.root)}."
     return f"{text} {_DISCOVERY[move.learned]}".rstrip()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
-from broker.groups.settings import SettingsOfGroups
+from broker.groups.settings import StoredGroupSettings
 from broker.leases.leaseless.implicit_leases import ImplicitLeases, Place, contested_lease_ends_at
 from broker.leases.leaseless.pending_resets import PendingResets
 from broker.leases.service import Leases
@@ -27,7 +27,7 @@ from model.quirks import Quirk
 _SOON = 1e-6
 
 
-class NotYet(NamedTuple):
+class PostponedPull(NamedTuple):
     """A pull that may not read now: it runs again after at most `wait_s`; with 0 the other fields are its answer."""
 
     next_offset: int
@@ -38,7 +38,7 @@ class NotYet(NamedTuple):
 class PullAccess(Feature):
     """The access of pulls to the queues of one broker."""
 
-    def __init__(self, core: Core, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
+    def __init__(self, core: Core, groups: Groups, leases: Leases, settings: StoredGroupSettings) -> None:
         self._core = core
         self._groups = groups.table
         self._leases = leases
@@ -66,7 +66,7 @@ class PullAccess(Feature):
             queue = QueueKey(header["topic"], header["queue_id"])
             self._leases.commit_with_pull(group, queue, client_id, token, commit)
 
-    def access(self, connection: int, header: Mapping[str, Any]) -> Lease | NotYet | None:
+    def access(self, connection: int, header: Mapping[str, Any]) -> Lease | PostponedPull | None:
         """The lease under which a pull reads now; None for a client that needs no lease.
 
         Raises:
@@ -111,16 +111,18 @@ class PullAccess(Feature):
             self._leases.commit_with_pull(group, queue, client_id, lease.token, commit)
             self._free_if_due(place, now)
 
-    def _implicit_access(self, member: Member, connection: int, queue: QueueKey, offset: int) -> Lease | NotYet | None:
+    def _implicit_access(
+        self, member: Member, connection: int, queue: QueueKey, offset: int
+    ) -> Lease | PostponedPull | None:
         group, client_id = member.data.group, member.client_id
         if member.connection != connection:
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
         place, leases, now = (group, queue), self._leases, self._core.loop.time()
-        wait = NotYet(offset, ReadStatus.NO_NEW, LEASELESS_WAIT_S)
+        wait = PostponedPull(offset, ReadStatus.NO_NEW, LEASELESS_WAIT_S)
         if (reset := self.resets.pulled(place, offset)) is not None:
             # A lite pull consumer is not notified of the reset: only this answer moves it.
             is_due = now + _SOON >= reset.at or member.data.consume_type is ConsumeType.ACTIVELY
-            return NotYet(reset.offset, ReadStatus.OFFSET_TOO_BIG) if is_due else wait
+            return PostponedPull(reset.offset, ReadStatus.OFFSET_TOO_BIG) if is_due else wait
         if self._overlapping:
             return None
         held = leases.table.owner_of(group, queue)
@@ -138,11 +140,11 @@ class PullAccess(Feature):
         if implicit is None:
             return held  # the member has asked for it: a lock
         if implicit.is_contested(now):
-            return NotYet(offset, ReadStatus.NO_NEW, IMPLICIT_LEASE_DRAIN_S)
+            return PostponedPull(offset, ReadStatus.NO_NEW, IMPLICIT_LEASE_DRAIN_S)
         # Another member has processed the messages before the group's offset.
         begin = leases.offsets.read(group, *queue) or 0 if implicit.begins else 0
         implicit.begins = offset < begin
-        return NotYet(begin, ReadStatus.NO_MATCH) if implicit.begins else held
+        return PostponedPull(begin, ReadStatus.NO_MATCH) if implicit.begins else held
 
     def sent(self, group: str, queue: QueueKey, lease: Lease, n_bytes: int) -> None:
         """Count the bytes that a pull without a token brought, for the limits of flow control."""

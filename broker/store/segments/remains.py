@@ -7,7 +7,7 @@ from broker.store.segments.index import ENTRY, ENTRY_BYTES, LogKey
 from model.record import HEADER_BYTES
 
 
-def remains_of(log: CommitLog, key: LogKey, offset: int) -> bytes:
+def read_remains(log: CommitLog, key: LogKey, offset: int) -> bytes:
     """Return the payload of a record as the file has it, any byte of which may be wrong; empty if no index names it."""
     try:
         for segment in reversed(log.segments):

@@ -37,7 +37,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dumped:
+class DumpReport:
     """A copy: the document of `--json`."""
 
     directory: str
@@ -49,7 +49,7 @@ class _Changed(Exception):
     """The broker has made a topic, or deleted a segment, since the copy was begun."""
 
 
-def dump_directory(data: Path, to: Path) -> Dumped:
+def dump_directory(data: Path, to: Path) -> DumpReport:
     """Copy a data directory.
 
     Raises:
@@ -81,7 +81,7 @@ def dump_directory(data: Path, to: Path) -> Dumped:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def restore_directory(dump: Path, data: Path) -> Dumped:
+def restore_directory(dump: Path, data: Path) -> DumpReport:
     """Restore a data directory from a copy.
 
     Raises:
@@ -218,6 +218,6 @@ def _sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def _done(directory: Path, files: Files) -> Dumped:
+def _done(directory: Path, files: Files) -> DumpReport:
     segments = sum(name.endswith(".log") for name in files)
-    return Dumped(directory=str(directory), segments=segments, bytes=sum(size for size, _ in files.values()))
+    return DumpReport(directory=str(directory), segments=segments, bytes=sum(size for size, _ in files.values()))

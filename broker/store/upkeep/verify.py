@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.store.damage import Damage
+from broker.store.damage import DamagedRange
 from broker.store.disk.directory import MARKER_NAME, METADATA_NAME
 from broker.store.disk.options import StoreOptions
 from broker.store.disk.read_only import ReadOnlyFiles
@@ -116,7 +116,7 @@ def _read_all(store: MessageStore, topics: dict[int, str], progress: Callable[[i
     return messages
 
 
-def _range(damage: Damage, topics: dict[int, str]) -> MissingRange:
+def _range(damage: DamagedRange, topics: dict[int, str]) -> MissingRange:
     return MissingRange(
         file=damage.segment,
         topic=topics.get(damage.topic_id, str(damage.topic_id)),

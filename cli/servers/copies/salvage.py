@@ -11,7 +11,7 @@ import msgpack
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
-from model.counted import counted
+from model.counted import plural
 from model.errors import ConfigError, InvalidParameter
 from model.message import Message
 from model.names import is_group_topic, is_system_topic
@@ -27,7 +27,7 @@ MAX_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Salvaged:
+class SalvagedQueue:
     """The messages of one queue that one cut removed."""
 
     cut: int  # number of the folder in `salvage`
@@ -58,7 +58,7 @@ def salvage(
     Example: rlab broker salvage rlab-data/broker-a-1 --send 1 --namesrv ns1:9876
     """
     with exit_with_error():
-        found = salvaged_in(data)
+        found = find_salvaged(data)
     if send is not None:
         if all(each.cut != send for each in found):
             known = ", ".join(sorted({str(each.cut) for each in found})) or "none"
@@ -77,11 +77,11 @@ def salvage(
         ],
     )
     if len(found) > MAX_ROWS:
-        print_line(f"and {counted(len(found) - MAX_ROWS, 'queue')} more: --json lists all")
-    print_line(f"{counted(sum(each.messages for each in found), 'message')} in {data / 'salvage'}")
+        print_line(f"and {plural(len(found) - MAX_ROWS, 'queue')} more: --json lists all")
+    print_line(f"{plural(sum(each.messages for each in found), 'message')} in {data / 'salvage'}")
 
 
-def salvaged_in(data: Path) -> list[Salvaged]:
+def find_salvaged(data: Path) -> list[SalvagedQueue]:
     """The messages in the folder `salvage` of a data directory, by cut and queue.
 
     Raises:
@@ -98,12 +98,12 @@ def salvaged_in(data: Path) -> list[Salvaged]:
         raise ConfigError(f"cannot read {data}: {error}") from error
 
 
-def _readable(found: SalvagedRange) -> Salvaged:
+def _readable(found: SalvagedRange) -> SalvagedQueue:
     name = f"number {found.topic_id}"
     if found.topic:
         wire: Any = msgpack.unpackb(found.topic)
         name = TopicConfig.from_wire(wire).topic
-    return Salvaged(
+    return SalvagedQueue(
         cut=found.salvage,
         topic=name,
         queue_id=found.queue_id,
@@ -113,7 +113,7 @@ def _readable(found: SalvagedRange) -> Salvaged:
     )
 
 
-def messages_of(data: Path, number: int) -> Iterator[Message | None]:
+def read_messages(data: Path, number: int) -> Iterator[Message | None]:
     """The messages of one cut, as they were sent; None in place of a message of a system topic."""
     from broker.store.follower.salvage import salvaged_records
 
@@ -136,7 +136,7 @@ def _send(data: Path, number: int, namesrv: str, *, delete: bool, as_json: bool)
     async def main() -> tuple[int, int]:
         sent = left = 0
         async with Producer(namesrv, group="salvage") as producer:
-            for message in messages_of(data, number):
+            for message in read_messages(data, number):
                 if message is None:
                     left += 1
                 else:
@@ -153,10 +153,10 @@ def _send(data: Path, number: int, namesrv: str, *, delete: bool, as_json: bool)
         shutil.rmtree(salvage_folder(data, number))
     print_outcome(
         {"cut": number, "sent": sent, "left_out": left},
-        f"{counted(sent, 'message', 'was', 'were')} sent again",
+        f"{plural(sent, 'message', 'was', 'were')} sent again",
         as_json=as_json,
     )
     if left:
         print_note(
-            f"note: {counted(left, 'record', 'was', 'were')} left out: messages of users' topics have another form"
+            f"note: {plural(left, 'record', 'was', 'were')} left out: messages of users' topics have another form"
         )

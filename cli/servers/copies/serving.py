@@ -34,7 +34,7 @@ def replica_config(given: CopiesGiven, broker: BrokerConfig, register: Register)
     )
 
 
-def announced(replica: RunningReplica) -> dict[str, Any]:
+def announcement_fields(replica: RunningReplica) -> dict[str, Any]:
     """The fields that the announcement of a replica has in addition to the fields of a broker."""
     membership, running = replica.membership, replica.running
     found: dict[str, Any] = {

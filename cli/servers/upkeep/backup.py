@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.options import Config, Json
-from model.counted import counted
+from model.counted import plural
 from process.output import print_outcome
 from process.runtime import exit_with_error
 
@@ -29,7 +29,7 @@ def dump(
 
     with exit_with_error():
         done = dump_directory(data, to)
-    print_outcome(done, f"{counted(done.segments, 'segment')}, {done.bytes:,} bytes: {to}", as_json=json)
+    print_outcome(done, f"{plural(done.segments, 'segment')}, {done.bytes:,} bytes: {to}", as_json=json)
 
 
 def restore(
@@ -48,4 +48,4 @@ def restore(
 
     with exit_with_error():
         done = restore_directory(dump, data)
-    print_outcome(done, f"{counted(done.segments, 'segment')}, {done.bytes:,} bytes are whole: {data}", as_json=json)
+    print_outcome(done, f"{plural(done.segments, 'segment')}, {done.bytes:,} bytes are whole: {data}", as_json=json)

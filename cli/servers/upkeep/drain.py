@@ -24,7 +24,7 @@ _SETTLE_S = ROUTE_POLL_INTERVAL_S + 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class DrainResult:
     """The result of a drain: the document of `--json`."""
 
     broker: str
@@ -52,7 +52,7 @@ def drain(
         ask_cluster(namesrv, lambda admin: admin.allow_writes(broker, allowed=True))
         print_outcome({"broker": broker, "writes": True}, f"{broker} takes messages again", as_json=json)
         return
-    done = ask_cluster(namesrv, lambda admin: drained(admin, broker, timeout))
+    done = ask_cluster(namesrv, lambda admin: drain_broker(admin, broker, timeout))
     left = ", ".join(f"{group} {n:,}" for group, n in done.left.items())
     text = f"{broker} is drained: stop it" if done.drained else f"{broker} is not drained, left of groups: {left or 0}"
     print_outcome(done, text, as_json=json)
@@ -61,7 +61,7 @@ def drain(
         raise typer.Exit(FAILED)
 
 
-async def drained(admin: Admin, broker: str, timeout_s: float) -> Drained:
+async def drain_broker(admin: Admin, broker: str, timeout_s: float) -> DrainResult:
     """Stop writes to a broker, and wait until no message arrives and none is left to consume.
 
     Raises:
@@ -83,7 +83,7 @@ async def drained(admin: Admin, broker: str, timeout_s: float) -> Drained:
         left = await _left(admin, broker)
         is_done = not left and now - quiet_since >= _SETTLE_S
         if is_done or now - began >= timeout_s:
-            return Drained(broker=broker, drained=is_done, left=left, seconds=round(now - began, 1))
+            return DrainResult(broker=broker, drained=is_done, left=left, seconds=round(now - began, 1))
         await anyio.sleep(_POLL_S)
 
 

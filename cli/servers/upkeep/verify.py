@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
-from model.counted import counted
+from model.counted import plural
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import FAILED, exit_with_error
 
@@ -53,7 +53,7 @@ def _progress() -> Callable[[int], None]:
         nonlocal noted
         if messages - noted >= NOTE_MESSAGES:
             noted = messages
-            print_note(f"{counted(messages, 'message', 'is', 'are')} whole so far")
+            print_note(f"{plural(messages, 'message', 'is', 'are')} whole so far")
 
     return note
 
@@ -70,14 +70,12 @@ def _print(found: Verification, data: Path) -> None:
             ],
         )
     if len(found.missing) > MAX_ROWS:
-        print_line(f"and {counted(len(found.missing) - MAX_ROWS, 'range')} more: --json lists all")
+        print_line(f"and {plural(len(found.missing) - MAX_ROWS, 'range')} more: --json lists all")
     lost = (
-        f"{counted(found.damaged, 'message', 'is', 'are')} damaged or missing"
+        f"{plural(found.damaged, 'message', 'is', 'are')} damaged or missing"
         if found.damaged
         else "none is damaged or missing"
     )
-    print_line(
-        f"{counted(found.messages, 'message')} in {counted(found.segments, 'segment', 'is', 'are')} whole; {lost}"
-    )
+    print_line(f"{plural(found.messages, 'message')} in {plural(found.segments, 'segment', 'is', 'are')} whole; {lost}")
     if found.missing:
         print_line("a file that you have elsewhere may be put back while the broker is stopped")

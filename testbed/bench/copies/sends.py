@@ -28,9 +28,9 @@ from testbed.bench.kit.rounds import (
     Sizes,
     count,
     in_turns,
+    make_result,
     median_turn,
     percentile,
-    result_of,
 )
 from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, sending
 
@@ -105,11 +105,11 @@ async def measure_sends(sizes: Sizes, progress: Progress) -> list[Result]:
         single = TimedSends("set of one", one_producer, {"master": one.master}, progress)
         seconds, repeat = sizes.seconds, sizes.repeat
         rates_two = await in_turns(copied.rates(seconds), plain.rates(seconds), repeat)
-        results = [result_of("copies-send-64", rates_two, _note(copied, plain))]
+        results = [make_result("copies-send-64", rates_two, _note(copied, plain))]
         medians_two = await in_turns(copied.medians(seconds), plain.medians(seconds), repeat)
         results.append(median_result("copies-send-1", medians_two, _note(copied, plain)))
         rates_one = await in_turns(single.rates(seconds), plain.rates(seconds), repeat)
-        results.append(result_of("copies-one", rates_one, _note(single, plain)))
+        results.append(make_result("copies-one", rates_one, _note(single, plain)))
         return results
 
 

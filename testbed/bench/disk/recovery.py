@@ -41,7 +41,7 @@ async def bench_recovery(sizes: Sizes, progress: Progress) -> list[Result]:
     async with name_server_process(quiet=True) as name_server:
         stored = await _by_stored(name_server, sizes, progress)
         since = await _by_since(name_server, sizes, progress)
-    return results_of(stored) + results_of(since)
+    return make_results(stored) + make_results(since)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def log_sizes(folder: Path) -> tuple[int, int]:
     return sum(logs.values()), since
 
 
-def results_of(rows: Sequence[Row]) -> list[Result]:
+def make_results(rows: Sequence[Row]) -> list[Result]:
     """Make results; the first row is the baseline of all rows."""
     first = min(rows[0].times_s)
     return [

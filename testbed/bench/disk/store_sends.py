@@ -22,8 +22,8 @@ from testbed.bench.disk.replaced_disk import DISCARD, KEEP, SlowFiles
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes, temporary_folder
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, in_turns, median_turn, rate, result_of
-from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
+from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, in_turns, make_result, median_turn, rate
+from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, make_round, sending
 
 _REPLACED_DISK = "testbed.bench.disk.replaced_disk"
 _NEARLY_FREE_MS = 0.5
@@ -38,7 +38,7 @@ async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
     ):
 
         def side(label: str, number: signal.Signals) -> Round:
-            measure = round_of(sending(producer), IN_FLIGHT, sizes, progress, label)
+            measure = make_round(sending(producer), IN_FLIGHT, sizes, progress, label)
 
             async def run() -> float:
                 cluster.broker.process.send_signal(number)
@@ -47,7 +47,7 @@ async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
             return run
 
         turns = await in_turns(side("with files", KEEP), side("without files", DISCARD), sizes.repeat)
-    return [result_of("store-async", turns)]
+    return [make_result("store-async", turns)]
 
 
 async def bench_store_sync(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -78,7 +78,7 @@ async def _bench_sync(
     note = f"a sync takes {sync_ms:.2g} ms"
     if sync_ms < _NEARLY_FREE_MS:
         note += ", nearly nothing: grouping gains little"
-    return [result_of(name, many, note), result_of(f"{name}-1", one)]
+    return [make_result(name, many, note), make_result(f"{name}-1", one)]
 
 
 def sending_each(producers: Sequence[Producer], sizes: Sizes, progress: Progress, label: str) -> Round:

@@ -27,7 +27,7 @@ Targets = dict[str, list[MessageQueue]]
 _AT_ONCE = 50
 
 
-def consumer_of(name_server: str, group: str, number: int, note: EventSink, **options: Any) -> PushConsumer:
+def make_consumer(name_server: str, group: str, number: int, note: EventSink, **options: Any) -> PushConsumer:
     """Make a consumer whose client id sorts by its number."""
     return PushConsumer(name_server, group, instance_name=f"{group}-{number:05d}", event_sink=note, **options)
 
@@ -74,7 +74,7 @@ async def running(
                     tasks.start_soon(stop, consumer)
 
 
-async def queues_of(name_server: str, group: str) -> dict[str, SortedQueues]:
+async def group_queues(name_server: str, group: str) -> dict[str, SortedQueues]:
     """Queues that a group reads, by topic: `TOPIC` and the retry topic of the group."""
     async with Admin(name_server) as admin:
         return {topic: (await admin.route(topic)).subscribe_queues() for topic in (TOPIC, retry_topic(group))}

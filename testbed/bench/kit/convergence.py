@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 import anyio
 
-from model.counted import counted
+from model.counted import plural
 from model.errors import ServerError
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -68,7 +68,7 @@ class ConvergenceWatch:
                 await self._converged.wait()
         if self._wrong:
             raise ConvergenceTimeout(
-                f"after {timeout_s:g} s {counted(len(self._wrong), 'queue', 'is', 'are')} not with their target owner: "
+                f"after {timeout_s:g} s {plural(len(self._wrong), 'queue', 'is', 'are')} not with their target owner: "
                 "is this machine busy?"
             )
         return self._converged_at

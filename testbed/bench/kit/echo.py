@@ -52,7 +52,7 @@ def split(data: bytes) -> tuple[list[bytes], bytes]:
     return frames, data[position:]
 
 
-def answer_to(frame: bytes) -> bytes:
+def make_answer(frame: bytes) -> bytes:
     """The response that echoes a frame; both with their length in front."""
     fields: Any = _unpack(memoryview(frame)[LENGTH_BYTES:])
     _, _, code, opaque, header, body = fields
@@ -75,7 +75,7 @@ class EchoServer(asyncio.Protocol):
         """Called by the loop."""
         frames, self._rest = split(self._rest + data if self._rest else data)
         if frames and self._transport is not None:
-            self._transport.write(b"".join([answer_to(frame) for frame in frames]))
+            self._transport.write(b"".join([make_answer(frame) for frame in frames]))
 
 
 class EchoClient(asyncio.Protocol):

@@ -39,18 +39,18 @@ class Goal:
         return figure >= self.bound if self.at_least else figure <= self.bound
 
     def verdict(self, result: Result) -> str:
-        """Whether the figure is within the limit; see `verdict_of` for a ratio that has an interval."""
+        """Whether the figure is within the limit; see `judge_ratio` for a ratio that has an interval."""
         figure = result.ratio if self.of_ratio else result.value
         assert figure is not None, f"{result.name} has a goal for a ratio that it does not have"
         if self.of_ratio and result.interval is not None:
-            return verdict_of(self, figure, result.interval, WIDEST_RATE)
+            return judge_ratio(self, figure, result.interval, WIDEST_RATE)
         return MET if self.admits(figure) else MISSED
 
     def __str__(self) -> str:
         return f"{'≥' if self.at_least else '≤'} {self.bound:,g}{' ×' if self.of_ratio else ''}"
 
 
-def verdict_of(goal: Goal, ratio: float, interval: Interval, widest: float) -> str:
+def judge_ratio(goal: Goal, ratio: float, interval: Interval, widest: float) -> str:
     """Whether the end of the interval that is nearer to the limit is within it; a wide interval has no verdict."""
     if interval.width(ratio) > widest:
         return UNSURE

@@ -93,14 +93,14 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 """Measures a rate, per second."""
 
 
-class Counted(NamedTuple):
+class RoundCount(NamedTuple):
     """The operations of the workers of a round, and its seconds."""
 
     done: int
     elapsed_s: float
 
 
-async def count(work: Work, workers: int, seconds: float) -> Counted:
+async def count(work: Work, workers: int, seconds: float) -> RoundCount:
     """Run a round: `workers` copies of `work` for some seconds. Cancellation: the workers are cancelled."""
     window = Window()
     started = time.perf_counter()
@@ -111,7 +111,7 @@ async def count(work: Work, workers: int, seconds: float) -> Counted:
                 tasks.start_soon(work, window)
     finally:
         timer.cancel()
-    return Counted(window.done, time.perf_counter() - started)
+    return RoundCount(window.done, time.perf_counter() - started)
 
 
 async def rate(work: Work, workers: int, seconds: float) -> float:
@@ -140,14 +140,14 @@ async def in_turns(value: Round, baseline: Round, repeat: int) -> MeasuredTurns:
     turns, random, before = MeasuredTurns(), Random(SEED), read_cpu_time()
     for _ in range(repeat):
         measured: dict[Round, float] = {}
-        for side in shuffled([value, baseline], random):
+        for side in random_order([value, baseline], random):
             measured[side] = await side()
         turns.append(Turn(measured[value], measured[baseline]))
     turns.host = cpu_shares(before, read_cpu_time())
     return turns
 
 
-def shuffled(systems: Sequence[T], random: Random) -> list[T]:
+def random_order(systems: Sequence[T], random: Random) -> list[T]:
     """The order of a round."""
     return random.sample(systems, len(systems))
 
@@ -162,7 +162,7 @@ def percentile(figures: Sequence[float], share: float) -> float:
     return sorted(figures)[max(0, math.ceil(share * len(figures)) - 1)]
 
 
-def result_of(name: str, turns: list[Turn], note: str = "") -> Result:
+def make_result(name: str, turns: list[Turn], note: str = "") -> Result:
     """The figure of a benchmark that was measured in turns; with its interval if there are enough of them."""
     turn, ratios = median_turn(turns), [turn.ratio for turn in turns]
     return Result(

@@ -20,7 +20,7 @@ from testbed.bench.kit.echo import BODY, EchoClient, connect_echo
 from testbed.bench.kit.host_share import CpuShares, cpu_shares, read_cpu_time
 from testbed.bench.kit.interval import SEED
 from testbed.bench.kit.processes import echo_process
-from testbed.bench.kit.rounds import Progress, Sizes, rate, shuffled
+from testbed.bench.kit.rounds import Progress, Sizes, random_order, rate
 from testbed.bench.peers.latency import measure_latency
 from testbed.bench.peers.pace import Latencies
 from testbed.bench.peers.systems.protocol import LATENCY, OURS, TOPIC, Sender, System
@@ -137,7 +137,7 @@ async def _in_turns(
     rounds: dict[str, list[Figure]] = {system: [] for system in measures}
     random, before = Random(SEED), None
     for number in range(repeat + 1):
-        for system in shuffled(list(measures), random):
+        for system in random_order(list(measures), random):
             progress(f"{name}: {system}, " + (f"round {number} of {repeat}" if number else "uncounted round"))
             figure = await measures[system]()
             if number:

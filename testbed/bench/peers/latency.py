@@ -14,7 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from process.children import MODULE, Child, spawn
 from testbed.bench.kit.echo import BODY
-from testbed.bench.peers.pace import HELLO, Latencies, stamped
+from testbed.bench.peers.pace import HELLO, Latencies, stamp_body
 from testbed.bench.peers.systems.protocol import System
 
 WARM_S = 0.5
@@ -79,7 +79,7 @@ async def _greet(system: System, address: str, topic: str, consumer: Child) -> N
         async with system.sender(address, topic) as sender, anyio.create_task_group() as tasks:
             tasks.start_soon(wait_ready)
             while not ready.is_set():
-                await sender.send(stamped(HELLO, time.monotonic_ns(), len(BODY)))
+                await sender.send(stamp_body(HELLO, time.monotonic_ns(), len(BODY)))
                 with anyio.move_on_after(_HELLO_S):
                     await ready.wait()
 

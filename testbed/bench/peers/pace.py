@@ -42,7 +42,7 @@ class SendTimes:
         return self.start_ns - (-number * NS // self.per_s)
 
 
-def stamped(number: int, intended_ns: int, size: int) -> bytes:
+def stamp_body(number: int, intended_ns: int, size: int) -> bytes:
     """The body of a message: its number, its intended time, and zeros."""
     return _STAMP.pack(number, intended_ns).ljust(size, b"\0")
 

@@ -23,7 +23,7 @@ import typer
 from process.output import print_json
 from process.runtime import run, wait_for_eof
 from testbed.bench.kit.echo import BODY
-from testbed.bench.peers.pace import HELLO, NS, SendTimes, latencies, read_stamp, stamped
+from testbed.bench.peers.pace import HELLO, NS, SendTimes, latencies, read_stamp, stamp_body
 from testbed.bench.peers.systems.registry import SYSTEMS
 
 IN_FLIGHT = 256
@@ -64,7 +64,7 @@ async def produce(
                 if begun < pace.due(now_ns()):
                     number = begun
                     begun += 1
-                    await sender.send(stamped(number, pace.intended_ns(number), len(BODY)))
+                    await sender.send(stamp_body(number, pace.intended_ns(number), len(BODY)))
                 else:
                     waiting = loop.create_future()
                     idle.append(waiting)

@@ -19,7 +19,7 @@ from statistics import median
 from testbed.bench.kit.host_share import CpuShares
 from testbed.bench.kit.interval import MIN_ROUNDS, WIDEST_RATE, WIDEST_TAIL, Interval, median_interval
 from testbed.bench.kit.interval import ratio as ratio_of
-from testbed.bench.kit.report import MISSED, UNSURE, Goal, verdict_of
+from testbed.bench.kit.report import MISSED, UNSURE, Goal, judge_ratio
 from testbed.bench.peers.systems.protocol import OURS
 
 ECHO = "echo"
@@ -71,7 +71,7 @@ class PeerComparison:
             return UNSURE
         if math.isinf(self.medians[OURS]):
             return MISSED  # messages were lost, whatever the peer did
-        return verdict_of(self.goal, self.ratio, self.interval, WIDEST_RATE if self.more_is_better else WIDEST_TAIL)
+        return judge_ratio(self.goal, self.ratio, self.interval, WIDEST_RATE if self.more_is_better else WIDEST_TAIL)
 
 
 def compare(

@@ -66,7 +66,7 @@ class Profile:
         return (self.samples.user_s + self.samples.system_s) / self.messages * 1e6
 
 
-def room_of(file: str, root: str) -> str:
+def find_room(file: str, root: str) -> str:
     """The room of a file: its folder below the folder of the project, or else the package that it belongs to.
 
     /src/broker/store/writer.py with root /src -> broker/store
@@ -115,7 +115,7 @@ def _lines(profile: Profile, root: str) -> Iterator[str]:
     ticks = sum(count for _, _, count in samples.functions)
     rooms: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for file, name, count in samples.functions:
-        rooms[room_of(file, root)].append((count, name, file.rpartition("/")[2]))
+        rooms[find_room(file, root)].append((count, name, file.rpartition("/")[2]))
     for room in sorted(rooms, key=lambda room: (-sum(count for count, _, _ in rooms[room]), room)):
         share = sum(count for count, _, _ in rooms[room]) / ticks
         if share < _SHOWN:

@@ -14,7 +14,7 @@ from statistics import median
 import anyio
 
 from model.limits import NOTIFY_WINDOW_S
-from testbed.bench.kit.consumers import consumer_of, ignore, queues_of, running, targets
+from testbed.bench.kit.consumers import group_queues, ignore, make_consumer, running, targets
 from testbed.bench.kit.convergence import ConvergenceWatch
 from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.processes import cluster_processes
@@ -39,11 +39,11 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
     """Measure joins in a cluster that has `TOPIC`; returns milliseconds."""
     watch = ConvergenceWatch()
     # Odd numbers, so that a joining one can come between any two of them, or before or after all.
-    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch.record) for number in range(sizes.members)]
+    consumers = [make_consumer(name_server, GROUP, 2 * number + 1, watch.record) for number in range(sizes.members)]
     progress(f"starting {sizes.members} consumers")
     times_ms = []
     async with running(consumers):
-        queues = await queues_of(name_server, GROUP)
+        queues = await group_queues(name_server, GROUP)
         before = targets(GROUP, [consumer.client_id for consumer in consumers], queues)
         watch.expect(before)
         await watch.wait_converged(_CONVERGE_S)
@@ -52,7 +52,7 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
             # A group that has just changed notifies its members of the next change only after its window.
             await anyio.sleep(2 * NOTIFY_WINDOW_S)
             place = round(number * sizes.members / max(1, sizes.joins - 1))
-            async with consumer_of(name_server, GROUP, 2 * place, watch.record) as joiner:
+            async with make_consumer(name_server, GROUP, 2 * place, watch.record) as joiner:
                 members = [*consumers, joiner]
                 after = targets(GROUP, [consumer.client_id for consumer in members], queues)
                 watch.expect(after)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from testbed.bench.kit.consumers import Targets, consumer_of, queues_of, running, targets
+from testbed.bench.kit.consumers import Targets, group_queues, make_consumer, running, targets
 from testbed.bench.kit.convergence import ConvergenceWatch
 from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.processes import cluster_processes, cpu_s, rss_bytes
@@ -70,14 +70,14 @@ async def idle_groups(
     """Run some groups of `TOPIC` while the block runs; yields `time.perf_counter()` when all had converged."""
     watch = ConvergenceWatch()
     groups = {
-        group: [consumer_of(name_server, group, number, watch.record, trace=False) for number in range(members)]
+        group: [make_consumer(name_server, group, number, watch.record, trace=False) for number in range(members)]
         for group in (f"bench-{number:02d}" for number in range(n_groups))
     }
     progress(f"starting {n_groups} groups of {members} consumers")
     async with running([consumer for consumers in groups.values() for consumer in consumers]):
         expected: Targets = {}
         for group, consumers in groups.items():
-            queues = await queues_of(name_server, group)
+            queues = await group_queues(name_server, group)
             expected |= targets(group, [consumer.client_id for consumer in consumers], queues)
         watch.expect(expected)
         progress("waiting until they have converged")

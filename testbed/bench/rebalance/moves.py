@@ -29,7 +29,7 @@ from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, Pus
 from model.events import Event, EventKind
 from model.quirks import Quirk
 from remoting.tasks import background_tasks
-from testbed.bench.kit.consumers import Listener, consumer_of, queues_of, running, targets
+from testbed.bench.kit.consumers import Listener, group_queues, make_consumer, running, targets
 from testbed.bench.kit.convergence import ConvergenceWatch
 from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.processes import cluster_processes
@@ -126,7 +126,7 @@ async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, cloc
     progress(f"starting {sizes.members} consumers")
     async with running(members, partial(_listener, moves)), _load(name_server):
         ids = [member.client_id for member in members]
-        queues = await queues_of(name_server, GROUP)
+        queues = await group_queues(name_server, GROUP)
         before = targets(GROUP, ids, queues)
         watch.expect(before)
         await watch.wait_converged(_CONVERGE_S)
@@ -167,7 +167,7 @@ def _member(name_server: str, number: int, moves: Moves, watch: ConvergenceWatch
         watch.record(event)
         moves.record(event)
 
-    return consumer_of(name_server, GROUP, number, note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET)
+    return make_consumer(name_server, GROUP, number, note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 def _listener(moves: Moves, member: PushConsumer) -> Listener:

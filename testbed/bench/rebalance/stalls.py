@@ -19,9 +19,9 @@ import anyio
 
 from client import Message, MessageExt, MessageQueue, Producer, PushConsumer
 from client.admin.admin import Admin
-from model.counted import counted
+from model.counted import plural
 from remoting.tasks import background_tasks, run_together
-from testbed.bench.kit.consumers import queues_of, targets
+from testbed.bench.kit.consumers import group_queues, targets
 from testbed.bench.kit.convergence import ConvergenceTimeout, ConvergenceWatch
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes, kill, member_process
@@ -66,7 +66,7 @@ class Takeovers:
             await self._done.wait()
         if scope.cancelled_caught:
             raise ConvergenceTimeout(
-                f"{counted(len(self._left), 'queue', 'was', 'were')} not consumed again within {timeout_s:g} s"
+                f"{plural(len(self._left), 'queue', 'was', 'were')} not consumed again within {timeout_s:g} s"
             )
         return self._times_s
 
@@ -91,7 +91,7 @@ async def measure(name_server: str, how: signal.Signals, times: int, progress: P
         for number in range(times):
             progress(f"{how.name} {number + 1} of {times}")
             async with member_process(name_server, GROUP, f"victim-{number}", SESSION_TIMEOUT_S) as victim:
-                target = targets(GROUP, [survivor.client_id, victim.address], await queues_of(name_server, GROUP))
+                target = targets(GROUP, [survivor.client_id, victim.address], await group_queues(name_server, GROUP))
                 watch.expect({survivor.client_id: target[survivor.client_id]})
                 await watch.wait_converged(_CONVERGE_S)
                 await anyio.sleep(_SETTLE_S)  # time for the first messages to be dispatched there

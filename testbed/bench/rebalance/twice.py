@@ -64,11 +64,11 @@ async def bench_twice(sizes: Sizes, progress: Progress) -> list[Result]:
         for number in range(sizes.passes):
             progress(f"{name}, kill {number + 1} of {sizes.passes}")
             kills.append(await measure(order, sizes.twice))
-        results += results_of(name, kills, sizes.twice)
+        results += make_results(name, kills, sizes.twice)
     return results
 
 
-def results_of(name: str, kills: list[Repeats], count: int) -> list[Result]:
+def make_results(name: str, kills: list[Repeats], count: int) -> list[Result]:
     """The worst kill, and how far the broker's figure was below and above what came twice."""
     note = f"of {count:,}; {', '.join(f'{kill.twice} (up to {kill.reported})' for kill in kills)}"
     worst = max(kill.twice for kill in kills)

@@ -86,11 +86,11 @@ async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
     for way in WAYS:
         progress(way.label)
         outcome = await loop.run_in_executor(None, measure_contrast, way)
-        results += results_of(way, outcome)
+        results += make_results(way, outcome)
     return results
 
 
-def results_of(way: Way, outcome: ContrastOutcome) -> list[Result]:
+def make_results(way: Way, outcome: ContrastOutcome) -> list[Result]:
     """The figures of one way."""
     working, n = sum(map(bool, outcome.finished)), len(outcome.latencies_s)
     name = f"contrast-{way.name}"

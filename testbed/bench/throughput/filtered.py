@@ -18,9 +18,9 @@ from remoting.request_code import RequestCode
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Sizes, Window, Work, in_turns, result_of
+from testbed.bench.kit.rounds import Progress, Sizes, Window, Work, in_turns, make_result
 from testbed.bench.throughput.pull import FILL_BATCH, QUEUES, leases, member_client, pulling
-from testbed.bench.throughput.send import round_of
+from testbed.bench.throughput.send import make_round
 
 ALL, ONE_IN_A_HUNDRED = "price >= 0 AND region = 'north'", "price = 7 AND region = 'north'"
 _PRICES = 100
@@ -36,11 +36,11 @@ async def bench_filters(sizes: Sizes, progress: Progress) -> list[Result]:
         connection = await remoting.connect(cluster.broker.address)
         queues = [MessageQueue(TOPIC, cluster.broker.name, queue_id) for queue_id in range(QUEUES)]
         plain = pulling(connection, await leases(connection, queues), sizes.backlog)
-        baseline = round_of(plain, QUEUES, sizes, progress, f"pull-{PULL_BATCH}")
+        baseline = make_round(plain, QUEUES, sizes, progress, f"pull-{PULL_BATCH}")
         for name, sql in (("filter-all", ALL), ("filter-1%", ONE_IN_A_HUNDRED)):
             work = examining(connection, queues, sql, sizes.backlog)
-            turns = await in_turns(round_of(work, QUEUES, sizes, progress, name), baseline, sizes.repeat)
-            results.append(result_of(name, turns, f"baseline: pull-{PULL_BATCH} of these messages"))
+            turns = await in_turns(make_round(work, QUEUES, sizes, progress, name), baseline, sizes.repeat)
+            results.append(make_result(name, turns, f"baseline: pull-{PULL_BATCH} of these messages"))
     return results
 
 

@@ -14,7 +14,7 @@ from testbed.bench.kit.consumers import consuming
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns, make_result
 
 KEYS, WORKERS, LISTENER_S = 64, 32, 0.005
 MANY_KEYS = 4096
@@ -39,7 +39,7 @@ async def bench_order(sizes: Sizes, progress: Progress) -> list[Result]:
         }
         gain = await in_turns(rounds[TOPIC, ConsumeOrder.KEY], rounds[TOPIC, ConsumeOrder.QUEUE], sizes.repeat)
         cost = await in_turns(rounds[MANY_TOPIC, ConsumeOrder.KEY], rounds[MANY_TOPIC, ConsumeOrder.NONE], sizes.repeat)
-    return [result_of("order", gain), result_of("order-cost", cost)]
+    return [make_result("order", gain), make_result("order-cost", cost)]
 
 
 async def fill_keys(name_server: str, topic: str, keys: int, backlog: int) -> None:

@@ -29,9 +29,9 @@ from remoting.wire.pop import ANY_QUEUE
 from testbed.bench.kit.echo import TOPIC
 from testbed.bench.kit.processes import cluster_processes, rss_bytes
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, make_result, rate
 from testbed.bench.throughput.pull import QUEUES, fill, filled_cluster
-from testbed.bench.throughput.send import round_of
+from testbed.bench.throughput.send import make_round
 
 WORKERS = 8
 _POP, _ACK = int(RequestCode.POP_MESSAGE), int(RequestCode.BATCH_ACK_MESSAGE)
@@ -44,9 +44,9 @@ async def bench_pop(sizes: Sizes, progress: Progress) -> list[Result]:
     async with filled_cluster(sizes, progress) as (cluster, _, echo), RemotingClient({}) as remoting:
         connection = await remoting.connect(cluster.broker.address)
         name = f"pop-{MAX_POP_BATCH}"
-        turns = await in_turns(round_of(popping(connection), WORKERS, sizes, progress, name), echo, sizes.repeat)
+        turns = await in_turns(make_round(popping(connection), WORKERS, sizes, progress, name), echo, sizes.repeat)
         consumed = await in_turns(consuming(cluster.name_server, sizes, progress), echo, sizes.repeat)
-    return [result_of(name, turns), result_of("pop-consumer", consumed)]
+    return [make_result(name, turns), make_result("pop-consumer", consumed)]
 
 
 def popping(connection: Connection) -> Work:

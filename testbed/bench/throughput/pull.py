@@ -18,7 +18,7 @@ from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer
 from model.decode import decode_messages
 from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.client import RemotingClient, raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -26,8 +26,8 @@ from testbed.bench.kit.consumers import consuming
 from testbed.bench.kit.echo import BODY, TOPIC, connect_echo
 from testbed.bench.kit.processes import ClusterProcesses, cluster_processes, echo_process
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, result_of
-from testbed.bench.throughput.send import IN_FLIGHT, echoing, round_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, make_result
+from testbed.bench.throughput.send import IN_FLIGHT, echoing, make_round
 
 QUEUES = 8
 FILL_BATCH = 512
@@ -42,8 +42,8 @@ async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
         connection = await remoting.connect(cluster.broker.address)
         tokens = await leases(connection, queues)
         work = pulling(connection, tokens, sizes.backlog)
-        turns = await in_turns(round_of(work, QUEUES, sizes, progress, f"pull-{PULL_BATCH}"), echo, sizes.repeat)
-    return [result_of(f"pull-{PULL_BATCH}", turns)]
+        turns = await in_turns(make_round(work, QUEUES, sizes, progress, f"pull-{PULL_BATCH}"), echo, sizes.repeat)
+    return [make_result(f"pull-{PULL_BATCH}", turns)]
 
 
 async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -51,7 +51,7 @@ async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
     async with filled_cluster(sizes, progress) as (cluster, _, echo):
         consume = consuming("consume", cluster.name_server, TOPIC, QUEUES * sizes.backlog, sizes, progress)
         turns = await in_turns(consume, echo, sizes.repeat)
-    return [result_of("consume", turns)]
+    return [make_result("consume", turns)]
 
 
 class FilledCluster(NamedTuple):
@@ -72,7 +72,7 @@ async def filled_cluster(sizes: Sizes, progress: Progress) -> AsyncIterator[Fill
     ):
         progress("filling the queues")
         queues = await fill(cluster.name_server, sizes.backlog)
-        baseline = round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}")
+        baseline = make_round(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}")
         yield FilledCluster(cluster, queues, baseline)
 
 
@@ -101,7 +101,7 @@ async def leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict
         strategy="AVG",
         session_timeout_s=MEMBER_EXPIRY_S,
         group_created_ms=0,
-        subscriptions=(subscription_of(TOPIC, "*", 1),),
+        subscriptions=(make_subscription(TOPIC, "*", 1),),
     )
     heartbeat = HeartbeatData(client_id=_CLIENT_ID, consumers=(data,), producer_groups=(), cause="")
     raise_for_code(await connection.request(RequestCode.HEART_BEAT, {}, msgpack.packb(heartbeat.to_wire())))

@@ -25,8 +25,8 @@ from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns
 from testbed.bench.throughput.pull import QUEUES, fill, leases, member_client, pulling
-from testbed.bench.throughput.send import IN_FLIGHT, round_of, sending
-from testbed.bench.throughput.trace_cost import MIN_TURNS, cost_of
+from testbed.bench.throughput.send import IN_FLIGHT, make_round, sending
+from testbed.bench.throughput.trace_cost import MIN_TURNS, compute_cost
 from testbed.cluster.certificates import AUTHORITY, make_certificate
 
 _RIGHTS = 'brokers = ["*"]\nadmin = true\nproduce = ["*"]\nconsume = ["*"]\ngroups = ["*"]\n'
@@ -54,10 +54,10 @@ async def bench_security_cost(sizes: Sizes, progress: Progress) -> list[Result]:
             }
             for name, side in sides.items():  # first: sends make the topics longer, not all of them by the same
                 turns = await in_turns(side.pulls, plain.pulls, repeat)
-                results.append(cost_of(f"{name}-cost-pull-{PULL_BATCH}", turns))
+                results.append(compute_cost(f"{name}-cost-pull-{PULL_BATCH}", turns))
             for name, side in sides.items():
                 turns = await in_turns(side.sends, plain.sends, repeat)
-                results.append(cost_of(f"{name}-cost-send-{IN_FLIGHT}", turns))
+                results.append(compute_cost(f"{name}-cost-send-{IN_FLIGHT}", turns))
     return results
 
 
@@ -91,8 +91,8 @@ async def _side(
             connection = await remoting.connect(cluster.broker.address)
             tokens = await leases(connection, queues)
         yield _Side(
-            round_of(sending(producer), IN_FLIGHT, sizes, progress, f"send, {label}"),
-            round_of(pulling(connection, tokens, sizes.backlog), QUEUES, sizes, progress, f"pull, {label}"),
+            make_round(sending(producer), IN_FLIGHT, sizes, progress, f"send, {label}"),
+            make_round(pulling(connection, tokens, sizes.backlog), QUEUES, sizes, progress, f"pull, {label}"),
         )
 
 

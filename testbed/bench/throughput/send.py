@@ -6,7 +6,7 @@ from client import Message, Producer
 from testbed.bench.kit.echo import BODY, TOPIC, EchoClient, connect_echo
 from testbed.bench.kit.processes import cluster_processes, echo_process
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
+from testbed.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, make_result, rate
 
 IN_FLIGHT = 64
 QUEUES = 4
@@ -30,14 +30,14 @@ async def _bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[
         Producer(cluster.name_server) as producer,
     ):
         turns = await in_turns(
-            round_of(sending(producer), in_flight, sizes, progress, f"send-{in_flight}"),
-            round_of(echoing(client), in_flight, sizes, progress, f"echo-{in_flight}"),
+            make_round(sending(producer), in_flight, sizes, progress, f"send-{in_flight}"),
+            make_round(echoing(client), in_flight, sizes, progress, f"echo-{in_flight}"),
             sizes.repeat,
         )
-    return [result_of(f"send-{in_flight}", turns)]
+    return [make_result(f"send-{in_flight}", turns)]
 
 
-def round_of(work: Work, workers: int, sizes: Sizes, progress: Progress, label: str) -> Round:
+def make_round(work: Work, workers: int, sizes: Sizes, progress: Progress, label: str) -> Round:
     """A round of some workers, for `in_turns`."""
 
     async def run() -> float:

@@ -18,7 +18,7 @@ from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn
 from testbed.bench.throughput.pull import QUEUES, fill
-from testbed.bench.throughput.send import IN_FLIGHT, round_of, sending
+from testbed.bench.throughput.send import IN_FLIGHT, make_round, sending
 
 MIN_TURNS = 20
 """With fewer turns the interval of a median is too wide to be useful."""
@@ -41,7 +41,7 @@ async def bench_trace_cost(sizes: Sizes, progress: Progress) -> list[Result]:
             await fill(cluster.name_server, backlog)
             producer = await stack.enter_async_context(Producer(cluster.name_server, trace=traced))
             servers.append(cluster)
-            sends.append(round_of(sending(producer), IN_FLIGHT, sizes, progress, f"send, {label}"))
+            sends.append(make_round(sending(producer), IN_FLIGHT, sizes, progress, f"send, {label}"))
             consumes.append(
                 consuming(
                     f"consume-{'traced' if traced else 'untraced'}",
@@ -51,10 +51,10 @@ async def bench_trace_cost(sizes: Sizes, progress: Progress) -> list[Result]:
             )
         consumed = await in_turns(consumes[0], consumes[1], repeat)  # first: sends make the topic longer
         sent = await in_turns(sends[0], sends[1], repeat)
-    return [cost_of("trace-cost-send", sent), cost_of("trace-cost-consume", consumed)]
+    return [compute_cost("trace-cost-send", sent), compute_cost("trace-cost-consume", consumed)]
 
 
-def cost_of(name: str, turns: list[Turn]) -> Result:
+def compute_cost(name: str, turns: list[Turn]) -> Result:
     """The part of the rate that the trace takes, in percent, with its interval; below zero is noise."""
     turn, bounds = median_turn(turns), interval([turn.ratio for turn in turns])
     return Result(

@@ -25,8 +25,8 @@ from testbed.bench.kit.processes import (
     temporary_folder,
 )
 from testbed.bench.kit.report import Result
-from testbed.bench.kit.rounds import MIB, Progress, Sizes, Window, Work, in_turns, result_of
-from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
+from testbed.bench.kit.rounds import MIB, Progress, Sizes, Window, Work, in_turns, make_result
+from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, make_round, sending
 
 _NEVER_S = 3_600
 """Transaction timeout that is longer than the benchmark, so that the broker sends no checks."""
@@ -39,11 +39,11 @@ async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
         TransactionProducer(cluster.name_server, "bench", check=answer_rollback) as producer,
     ):
         turns = await in_turns(
-            round_of(transacting(producer), IN_FLIGHT, sizes, progress, "transactions"),
-            round_of(sending(producer), IN_FLIGHT, sizes, progress, f"send-{IN_FLIGHT}"),
+            make_round(transacting(producer), IN_FLIGHT, sizes, progress, "transactions"),
+            make_round(sending(producer), IN_FLIGHT, sizes, progress, f"send-{IN_FLIGHT}"),
             sizes.repeat,
         )
-    return [result_of("transactions", turns, "half message and commit, against plain sends")]
+    return [make_result("transactions", turns, "half message and commit, against plain sends")]
 
 
 async def answer_rollback(message: MessageExt) -> TransactionState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from client.admin.records import GroupInfo
-from model.counted import counted
+from model.counted import plural
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
@@ -25,7 +25,7 @@ def not_stable(group: GroupInfo, members: int | None = None) -> list[str]:
     """The reasons why a group has not converged, or does not have the given number of members."""
     missing = []
     if members is not None and len(group.members) != members:
-        missing.append(f"it has {counted(len(group.members), 'member')} instead of {members}")
+        missing.append(f"it has {plural(len(group.members), 'member')} instead of {members}")
     elif not group.members:
         missing.append("it has no members")
     missing += [f"broker {name} does not answer" for name in group.unreachable]
@@ -48,7 +48,7 @@ def not_owned(group: GroupInfo, client: str, queues: int | None = None) -> list[
     ]
     if len(owned) == queues or (queues is None and owned):
         return []
-    return [f"{client} owns {counted(len(owned), 'queue')} instead of {'at least 1' if queues is None else queues}"]
+    return [f"{client} owns {plural(len(owned), 'queue')} instead of {'at least 1' if queues is None else queues}"]
 
 
 def ends_of(group: GroupInfo) -> dict[MessageQueue, int]:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from metrics.http import bearer_of, json_body, serve_http
+from metrics.http import json_body, read_bearer, serve_http
 from model.errors import ConfigError, InvalidParameter, NetworkError, RlabError
 from model.limits import MAX_ORDER_BYTES
 from remoting.faults.fault import VERBS
-from remoting.security.key import same_secret
+from remoting.security.key import equal_secrets
 from testbed.cluster.control.plane import BARRIERS, PROCESS_VERBS, Document, Plane
 
 NOT_IN_TIME = 504
@@ -128,7 +128,7 @@ async def serve_control(plane: Plane, listen: str, version: str) -> AsyncIterato
     async def guarded(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.path.startswith("/v1/") and not same_secret(bearer_of(request), token):
+        if request.path.startswith("/v1/") and not equal_secrets(read_bearer(request), token):
             return _answer({"error": "send Authorization: Bearer TOKEN, as rlab cluster --json prints it"}, 401)
         try:
             return await handler(request)

@@ -20,7 +20,7 @@ from client.admin.records import GroupInfo
 from model.errors import InvalidParameter, RlabError
 from model.events import Event
 from model.limits import CONTROL_POLL_S, MAX_CONTROL_EVENTS, MAX_CONTROL_WAIT_S
-from remoting.command import shown
+from remoting.command import short_text
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control import barriers
 from traces.check.check import HistoryCheck
@@ -63,7 +63,7 @@ class Plane:
             await self._bed.act(name, _DONE[verb])
         else:
             raise InvalidParameter(
-                f"there is no verb {shown(verb)} for a process; there are {', '.join(PROCESS_VERBS)}"
+                f"there is no verb {short_text(verb)} for a process; there are {', '.join(PROCESS_VERBS)}"
             )
         return {"done": f"{verb} {name}"}
 
@@ -163,7 +163,7 @@ class Plane:
             "gone": lambda group: barriers.not_gone(group, client),
         }
         if barrier not in looks:
-            raise InvalidParameter(f"there is no barrier {shown(barrier)}; there are {', '.join(BARRIERS)}")
+            raise InvalidParameter(f"there is no barrier {short_text(barrier)}; there are {', '.join(BARRIERS)}")
         return self._of_group(name, looks[barrier])
 
     def _of_group(self, name: str, missing: Callable[[GroupInfo], list[str]]) -> Callable[[], Any]:
@@ -262,5 +262,5 @@ def _number(given: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidParameter(f"{name} must be a number, got {shown(given[name])}")
+        raise InvalidParameter(f"{name} must be a number, got {short_text(given[name])}")
     return number

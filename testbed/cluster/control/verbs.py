@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-Begun = TypeVar("Begun")
+FaultHandle = TypeVar("FaultHandle")
 """A fault: `FaultToBegin`, which is awaited, or `BlockingFault`."""
-Took = TypeVar("Took")
+BarrierResult = TypeVar("BarrierResult")
 """The result of a barrier: the seconds that it took, or an awaitable of them."""
 
 
@@ -23,47 +23,47 @@ class NotReached(AssertionError):
     """A barrier was not reached in time; the text lists the conditions that were not met."""
 
 
-class FaultVerbs(ABC, Generic[Begun]):
+class FaultVerbs(ABC, Generic[FaultHandle]):
     """FaultRequests of connections, by the names and with the columns of docs/testing.md."""
 
     @abstractmethod
-    def fault(self, do: str, **columns: Any) -> Begun:
+    def fault(self, do: str, **columns: Any) -> FaultHandle:
         """Begin a fault, with the columns of docs/testing.md; it ends with the block of `with`, or by `heal`."""
 
-    def drop(self, code: str = "", **columns: Any) -> Begun:
+    def drop(self, code: str = "", **columns: Any) -> FaultHandle:
         """Lose the requests of a code, or everything."""
         return self.fault("drop", code=code, **columns)
 
-    def delay(self, by_s: float, code: str = "", **columns: Any) -> Begun:
+    def delay(self, by_s: float, code: str = "", **columns: Any) -> FaultHandle:
         """Delay the requests of a code, or everything."""
         return self.fault("delay", by_s=by_s, code=code, **columns)
 
-    def duplicate(self, code: str = "", **columns: Any) -> Begun:
+    def duplicate(self, code: str = "", **columns: Any) -> FaultHandle:
         """Send or handle the requests of a code twice, or everything."""
         return self.fault("duplicate", code=code, **columns)
 
-    def cut(self, code: str = "", **columns: Any) -> Begun:
+    def cut(self, code: str = "", **columns: Any) -> FaultHandle:
         """Reset connections now, or whenever a request of a code passes."""
         return self.fault("cut", code=code, **columns)
 
-    def refuse(self, **columns: Any) -> Begun:
+    def refuse(self, **columns: Any) -> FaultHandle:
         """Reset connections, and each new one."""
         return self.fault("refuse", **columns)
 
-    def freeze(self, client: str, **columns: Any) -> Begun:
+    def freeze(self, client: str, **columns: Any) -> FaultHandle:
         """Read nothing from a client and send it nothing, as if it hung."""
         return self.fault("pause", client=client, **columns)
 
-    def half_open(self, **columns: Any) -> Begun:
+    def half_open(self, **columns: Any) -> FaultHandle:
         """End connections at one end; the other end does not notice."""
         return self.fault("half_open", **columns)
 
-    def slow_reader(self, rate: float, **columns: Any) -> Begun:
+    def slow_reader(self, rate: float, **columns: Any) -> FaultHandle:
         """Send at most `rate` bytes a second."""
         return self.fault("slow_reader", rate=rate, **columns)
 
 
-class Barriers(ABC, Generic[Took]):
+class Barriers(ABC, Generic[BarrierResult]):
     """Each waits for a condition of a group, and its result is the seconds that it took.
 
     Raises:
@@ -71,27 +71,27 @@ class Barriers(ABC, Generic[Took]):
     """
 
     @abstractmethod
-    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Took:
+    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> BarrierResult:
         """Wait for a barrier."""
 
-    def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> Took:
+    def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> BarrierResult:
         """Wait until every queue has the owner that it should have, and the group this number of members."""
         return self._wait(group, "stable", timeout_s, {} if members is None else {"members": members})
 
-    def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> Took:
+    def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> BarrierResult:
         """Wait until a member owns this number of queues; at least one by default."""
         chosen = {} if queues is None else {"queues": queues}
         return self._wait(group, "owns", timeout_s, {"client": client, **chosen})
 
-    def consumed(self, group: str, *, timeout_s: float = 10.0) -> Took:
+    def consumed(self, group: str, *, timeout_s: float = 10.0) -> BarrierResult:
         """Wait until a group has committed all messages that are stored now."""
         return self._wait(group, "consumed", timeout_s, {})
 
-    def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> Took:
+    def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> BarrierResult:
         """Wait until a client is no longer a member, and owns nothing."""
         return self._wait(group, "gone", timeout_s, {"client": client})
 
-    def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> Took:
+    def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> BarrierResult:
         """Wait until each member that makes passes has made `n`."""
         return self._wait(group, "passes", timeout_s, {"n": n})
 

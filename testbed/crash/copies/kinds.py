@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from model.counted import counted
+from model.counted import plural
 from testbed.crash.audit import KINDS
 from testbed.crash.copies.schedule import HANDOVERS, Act
 from testbed.crash.copies.watch import Effects
@@ -25,17 +25,17 @@ COPIES_KINDS = {
 """Every kind of finding, with its meaning."""
 
 
-def findings_of(act: Act, effects: Effects, under_way: int) -> Iterator[tuple[str, str]]:
+def find_violations(act: Act, effects: Effects, under_way: int) -> Iterator[tuple[str, str]]:
     """The findings of a step, each with its kind and a text.
 
     `under_way` is the most messages that are being sent, or returned by a listener, at the same time. A fault may lose
     answers. Then they are sent again, and each copy is consumed.
     """
     if effects.moved:
-        yield MOVED, counted(effects.moved, "queue")
+        yield MOVED, plural(effects.moved, "queue")
     if effects.two_owners_ms:
         yield OWNERS, f"{effects.two_owners_ms:,.1f} ms"
     if effects.twice > (0 if act in HANDOVERS else under_way):
-        yield TWICE, counted(effects.twice, "message")
+        yield TWICE, plural(effects.twice, "message")
     if effects.gap_s > STALLED_S:
         yield STALLED, f"{effects.gap_s:.1f} s"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from model.counted import counted
+from model.counted import plural
 from testbed.crash.copies.kinds import COPIES_KINDS
 from testbed.crash.copies.schedule import Act
-from testbed.crash.report import Row, message_rows, spread_text, table_of
+from testbed.crash.report import Row, draw_table, message_rows, spread_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,12 +41,12 @@ def copies_table(result: CopiesResult) -> Table:
     ]
     for act, figures in result.acts.items():
         rows += _rows(LABELS[Act(act)], figures)
-    return table_of(result.verdict, rows, COPIES_KINDS, ok=result.ok)
+    return draw_table(result.verdict, rows, COPIES_KINDS, ok=result.ok)
 
 
 def _rows(label: str, figures: ActFigures) -> list[Row]:
-    moved, twice = counted(figures.moved, "queue"), counted(figures.twice, "message")
-    effects = f"{moved} moved, {twice} twice, {counted(figures.failed, 'send')} failed"
+    moved, twice = plural(figures.moved, "queue"), plural(figures.twice, "message")
+    effects = f"{moved} moved, {twice} twice, {plural(figures.failed, 'send')} failed"
     return [
         ("", "", ""),
         (label, f"{figures.n:,}", effects),

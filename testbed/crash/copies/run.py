@@ -17,16 +17,16 @@ import anyio
 
 from client.admin.admin import Admin
 from client.config import wall_clock_ms
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError
 from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import name_server_process
-from testbed.crash.copies.kinds import BLIND, COPIES_KINDS, NO_RESTART, findings_of
+from testbed.crash.copies.kinds import BLIND, COPIES_KINDS, NO_RESTART, find_violations
 from testbed.crash.copies.replicas import SET, SetProcesses, run_set, start_all
-from testbed.crash.copies.schedule import DEFAULT_STEPS, Act, Steps, steps_of
+from testbed.crash.copies.schedule import DEFAULT_STEPS, Act, Steps, draw_steps
 from testbed.crash.copies.steps import SetSteps
 from testbed.crash.copies.watch import Effects, StepWatch
-from testbed.crash.group import committed_of, drain, progress_of_group
+from testbed.crash.group import committed_offsets, drain, progress_of_group
 from testbed.crash.ledger import Ledger
 from testbed.crash.load import DEFAULT_SIZE, TOPIC, CrashLoad, LoadSize, run_load
 from testbed.crash.read_back import read_back
@@ -150,13 +150,13 @@ class CopiesRun:
         await anyio.sleep(SETTLE_S)
         self._moved_by_joins = self._watch.moved - before
         if not self._moved_by_joins:
-            self.ledger.findings.add(BLIND, f"{counted(len(load.consumers), 'member')}, {QUEUES} queues")
+            self.ledger.findings.add(BLIND, f"{plural(len(load.consumers), 'member')}, {QUEUES} queues")
 
     async def _take_steps(self, replicas: SetProcesses, load: CrashLoad) -> None:
         options = self._options
         rng = Random(f"{options.load.seed} {SET}")
         taking = SetSteps(replicas, load, self._watch, rng)
-        for step in steps_of(rng, options.steps):
+        for step in draw_steps(rng, options.steps):
             self.phase = step.act.value
             began_ms = wall_clock_ms()
             try:
@@ -165,7 +165,7 @@ class CopiesRun:
                 self.ledger.findings.add(NO_RESTART, f"step {len(self._steps) + 1}, {step.act}: {error}")
                 return
             self._steps.append(StepFigures(act=step.act, seconds=step.seconds, began_ms=began_ms, effects=effects))
-            for kind, text in findings_of(step.act, effects, options.load.under_way):
+            for kind, text in find_violations(step.act, effects, options.load.under_way):
                 self.ledger.findings.add(kind, f"step {len(self._steps)}, {step.act}: {text}")
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class CopiesRun:
         if NO_RESTART in self.ledger.findings.counts:
             return audit
         try:
-            committed = committed_of(await progress_of_group(name_server))
+            committed = committed_offsets(await progress_of_group(name_server))
             for process in replicas.processes:
                 await process.kill(Moment.LAST)
             await start_all(replicas.processes)
@@ -206,14 +206,14 @@ class CopiesRun:
             copies=self._options.copies,
             duration_s=duration_s,
             verdict=verdict,
-            acts={act.value: figures_of(found[act.value]) for act in Act if act.value in found},
+            acts={act.value: sum_effects(found[act.value]) for act in Act if act.value in found},
             steps=tuple(self._steps),
             moved_by_joins=self._moved_by_joins,
             read_back=self._read_back,
         )
 
 
-def figures_of(effects: Iterable[Effects]) -> ActFigures:
+def sum_effects(effects: Iterable[Effects]) -> ActFigures:
     """Sum up the effects of the steps of one kind."""
     found = list(effects)
     return ActFigures(

@@ -65,7 +65,7 @@ class Steps(NamedTuple):
 DEFAULT_STEPS = Steps()
 
 
-def steps_of(rng: Random, steps: Steps) -> list[CopiesStep]:
+def draw_steps(rng: Random, steps: Steps) -> list[CopiesStep]:
     """The steps of a run, in random order; the acts of a group take turns."""
     groups = ((FAULTS, steps.faults), (FAILOVERS, steps.failovers), (HANDOVERS, steps.handovers))
     acts = [group[n % len(group)] for group, number in groups for n in range(number)]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from model.counted import counted
+from model.counted import plural
 from model.message_queue import MessageQueue
 
 SLACK_S = 0.1
@@ -88,9 +88,7 @@ class PopCheck:
         for place, since in self._waiting_since.items():
             if now - since > SLACK_S:
                 n = waited_for[place]
-                self._violated(
-                    f"late: {place} has {counted(n, 'message')} to redeliver, waited for since {since:.3f} s"
-                )
+                self._violated(f"late: {place} has {plural(n, 'message')} to redeliver, waited for since {since:.3f} s")
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +101,7 @@ class PopCheck:
         """Check a group that had time to finish: `left` has its unacknowledged messages in each queue that has any."""
         for place, n in left.items():
             self._violated(
-                f"left: {place} has {counted(n, 'message', 'that is', 'that are')} neither acknowledged nor dead"
+                f"left: {place} has {plural(n, 'message', 'that is', 'that are')} neither acknowledged nor dead"
             )
 
     def missing(self) -> list[str]:

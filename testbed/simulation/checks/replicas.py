@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from model.counted import counted
+from model.counted import plural
 from model.message_queue import MessageQueue
 from model.replica_set import NO_MASTER, Acks, ReplicaSet
 
@@ -201,7 +201,7 @@ class ReplicaCheck:
         """A run in which nothing happened but handovers has ended."""
         if again or moved:
             self._find(
-                "handover-cost", f"I12: handovers caused {again} second deliveries, and moved {counted(moved, 'queue')}"
+                "handover-cost", f"I12: handovers caused {again} second deliveries, and moved {plural(moved, 'queue')}"
             )
 
     def _find(self, kind: str, text: str) -> None:

@@ -23,27 +23,27 @@ NUMBERS = {0, 2}
 """Columns of the table that are aligned to the right."""
 
 
-class Began(NamedTuple):
+class SceneStart(NamedTuple):
     """End of the preparation of a scene: number of events and time."""
 
     events: int
     t_ms: float
 
 
-Scene = Callable[[SimulatedCluster], Awaitable[Began]]
+Scene = Callable[[SimulatedCluster], Awaitable[SceneStart]]
 """Prepares a group, then causes a rebalance; returns the end of the preparation."""
 
 
-def now(cluster: SimulatedCluster) -> Began:
+def now(cluster: SimulatedCluster) -> SceneStart:
     """This moment."""
-    return Began(len(cluster.events), cluster.simulation.clock_ms())
+    return SceneStart(len(cluster.events), cluster.simulation.clock_ms())
 
 
-def play(scene: Scene) -> tuple[list[Event], Began]:
+def play(scene: Scene) -> tuple[list[Event], SceneStart]:
     """Run a scene; returns every event up to its end, and where the scene proper began."""
     with tempfile.TemporaryDirectory() as directory:
 
-        async def main(simulation: Simulation) -> tuple[list[Event], Began]:
+        async def main(simulation: Simulation) -> tuple[list[Event], SceneStart]:
             async with SimulatedCluster(simulation, Path(directory), brokers=2) as cluster:
                 began = await scene(cluster)
                 return list(cluster.events), began

@@ -16,7 +16,7 @@ from model.message_queue import MessageQueue
 from testbed.simulation.checks.pop import PopCheck
 from testbed.simulation.engine.programme import Programme
 from traces.check.check import HistoryCheck
-from traces.check.ledger import NOWHERE, Ending, Sent, dispatched, ended, send_failed, sent
+from traces.check.ledger import NOWHERE, Ending, SentMessage, dispatched_line, ended_line, failed_line, sent_line
 from traces.check.limits import HistoryLimits, OrderScope
 from traces.check.verdict import Anomaly, Rule
 from traces.figures.clocks.clocks import ClockReader
@@ -55,7 +55,7 @@ class Call:
 
     group: str
     client: str
-    message: Sent
+    message: SentMessage
     queue: MessageQueue
     offset: int
     key: str
@@ -73,8 +73,8 @@ class Checkers:
         self.placed: list[Callable[[MessageQueue, int, bytes, bool], None]] = []
         self.pops = {group.name: PopCheck() for group in programme.group if group.mode == "pop"}
         self._wait_ms = programme.promise.wait_s * 1000
-        self._waiting: dict[Sent, float] = {}  # when each was acknowledged, if waits are judged
-        self._begun: dict[tuple[str, Sent], None] = {}  # group and message, of first calls
+        self._waiting: dict[SentMessage, float] = {}  # when each was acknowledged, if waits are judged
+        self._begun: dict[tuple[str, SentMessage], None] = {}  # group and message, of first calls
         self._recent: dict[MessageQueue, deque[Event]] = {}
         self._findings: list[Finding] = []
         self._now_ms = now_ms
@@ -110,22 +110,22 @@ class Checkers:
             queue = MessageQueue(event.topic, event.broker, event.queue_id)
             self._recent.setdefault(queue, deque(maxlen=_WITNESS)).append(true)
 
-    def acknowledged(self, message: Sent, body: bytes, queue: MessageQueue, offset: int, key: str) -> None:
+    def acknowledged(self, message: SentMessage, body: bytes, queue: MessageQueue, offset: int, key: str) -> None:
         """Record that a broker acknowledged a message; the offset of a delayed one is not known yet."""
         self.sent += 1
         if self._wait_ms:
             self._waiting[message] = self._now_ms()
         place = (queue, offset) if offset >= 0 else (NOWHERE, -1)
-        self._line(sent(self._now_ms(), message, *place, key))
+        self._line(sent_line(self._now_ms(), message, *place, key))
         for check in self.pops.values():
             check.sent(body)
         for note in self.placed if offset >= 0 else ():
             note(queue, offset, body, False)
 
-    def failed(self, message: Sent) -> None:
+    def failed(self, message: SentMessage) -> None:
         """Record that a send failed for good."""
         self.failed_sends += 1
-        self._line(send_failed(self._now_ms(), message))
+        self._line(failed_line(self._now_ms(), message))
 
     def dispatched(self, call: Call) -> None:
         """Record that a listener is called with a message."""
@@ -138,7 +138,7 @@ class Checkers:
         else:
             if self._wait_ms:
                 self._check_wait(call, now_ms)
-            line = dispatched(now_ms, call.group, call.client, call.message, call.queue, call.offset, call.key)
+            line = dispatched_line(now_ms, call.group, call.client, call.message, call.queue, call.offset, call.key)
             self._line(line)
 
     def _check_wait(self, call: Call, now_ms: float) -> None:
@@ -154,15 +154,15 @@ class Checkers:
         """Record that a listener has finished a message."""
         if call.group not in self.pops:
             where = call.queue, call.offset, call.key
-            self._line(ended(self._now_ms(), call.group, call.client, call.message, *where, how=how))
+            self._line(ended_line(self._now_ms(), call.group, call.client, call.message, *where, how=how))
 
-    def dead(self, group: str, message: Sent, body: bytes) -> None:
+    def dead(self, group: str, message: SentMessage, body: bytes) -> None:
         """Record that a message is among the dead-letter messages of a group."""
         self.dead_letters += 1
         if (pop := self.pops.get(group)) is not None:
             pop.dead_letter(body)
         else:
-            self._line(ended(self._now_ms(), group, "", message, how=Ending.DEAD))
+            self._line(ended_line(self._now_ms(), group, "", message, how=Ending.DEAD))
 
     def _line(self, line: Event) -> None:
         self._check.feed(line)

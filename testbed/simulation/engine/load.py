@@ -24,7 +24,7 @@ from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
-from testbed.load.body import body_of, number_of
+from testbed.load.body import make_body, read_number
 from testbed.simulation.cluster.access import CLIENT_KEY
 from testbed.simulation.cluster.clients import (
     MemberProcess,
@@ -39,7 +39,7 @@ from testbed.simulation.engine.checkers import Call, Checkers
 from testbed.simulation.engine.pops import set_stock_group, start_stock_member, watch_acknowledgements
 from testbed.simulation.engine.programme import GroupPart, Programme
 from testbed.simulation.engine.transactions import SimulatedTransactions
-from traces.check.ledger import Ending, Sent
+from traces.check.ledger import Ending, SentMessage
 
 RETRY_DELAY_MS = 500
 SEND_AGAIN_S = 0.5
@@ -171,7 +171,7 @@ class SimulatedLoad:
                     await popper.dead_letter(dead)
                     kept = [each for each in kept if each is not dead]
                     pops.acknowledged(dead.queue, dead.offset, loop.time())
-                done = [each for each in messages if not self._fails(group, number_of(each.body).number)]
+                done = [each for each in messages if not self._fails(group, read_number(each.body).number)]
                 await popper.ack(done)
                 kept = [each for each in kept if each not in done]
             except RlabError:
@@ -223,7 +223,7 @@ class SimulatedLoad:
     def _call(group: GroupPart, member: SimulatedMember, message: MessageExt) -> Call:
         key = message.keys[0] if message.keys else ""
         place = message.queue, message.offset, key
-        return Call(group.name, member.client_id, number_of(message.body), *place, message.body)
+        return Call(group.name, member.client_id, read_number(message.body), *place, message.body)
 
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
         checkers = self._judge
@@ -250,7 +250,7 @@ class SimulatedLoad:
 
         async def on_dead(messages: Sequence[MessageExt]) -> None:
             for message in messages:
-                self._judge.dead(group.name, number_of(message.body), message.body)
+                self._judge.dead(group.name, read_number(message.body), message.body)
 
         await self._cluster.start_consumer(
             f"{group.name}-dead",
@@ -313,7 +313,7 @@ class SimulatedLoad:
                 return
             topic = topics[number % len(topics)]
             key = f"{lane}-{number // len(topics) % load.keys}" if load.keys else ""
-            message = Message(topic, body_of(Sent(lane, number)), (key,) if key else ())
+            message = Message(topic, make_body(SentMessage(lane, number)), (key,) if key else ())
             delay_ms = DELAY_MS if load.delayed and number % load.delayed == load.delayed - 1 and not key else None
             if self.transactions is not None:
                 self._tasks.start_soon(self._in_transaction, self.transactions, slot, message)
@@ -334,7 +334,7 @@ class SimulatedLoad:
         producer = self.producers[slot]
         if isinstance(producer, SimulatedTransactionProducer):
             with self._flying():
-                await transactions.run(producer, message, number_of(message.body))
+                await transactions.run(producer, message, read_number(message.body))
 
     async def _send(self, slot: str, message: Message, key: str, delay_ms: int | None) -> None:
         """Send a message; one with a key until it is acknowledged, because the next one must not overtake it."""
@@ -347,8 +347,8 @@ class SimulatedLoad:
                         result = await producer.producer.send(message, queue=queue, delay_ms=delay_ms)
                 except RlabError:
                     if not key:
-                        return self._judge.failed(number_of(message.body))
+                        return self._judge.failed(read_number(message.body))
                 else:
                     place = result.queue, result.offset
-                    return self._judge.acknowledged(number_of(message.body), message.body, *place, key)
+                    return self._judge.acknowledged(read_number(message.body), message.body, *place, key)
             await anyio.sleep(SEND_AGAIN_S)

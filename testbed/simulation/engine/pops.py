@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from client.pop.requests import Acked, Dead, PopRequests
+from client.pop.requests import AckedByDelivery, Dead, PopRequests
 from model.errors import ConfigError, RlabError
 from model.limits import MAX_READ_FIRST, READ_FIRST_S
 from model.message_queue import MessageQueue
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from rocketmq.grpc.lazy_dialect import is_installed
-from testbed.load.body import number_of
+from testbed.load.body import read_number
 from testbed.simulation.checks.pop import Place, PopCheck
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.checkers import Call, Checkers
@@ -44,7 +44,7 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
     """Report every acknowledgement of a consumer to the check; two methods of `requests` are replaced for it."""
     shipped, shipped_start = requests.ack, requests.start_ack
 
-    def begin(broker_name: str, acked: Acked) -> Callable[[Dead], None]:
+    def begin(broker_name: str, acked: AckedByDelivery) -> Callable[[Dead], None]:
         every = [
             (MessageQueue(topic, broker_name, queue_id), offset)
             for (topic, queue_id, _), offsets in acked.items()
@@ -61,13 +61,13 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
 
         return end
 
-    async def ack(broker_name: str, acked: Acked) -> Dead:
+    async def ack(broker_name: str, acked: AckedByDelivery) -> Dead:
         end = begin(broker_name, acked)
         dead = await shipped(broker_name, acked)
         end(dead)
         return dead
 
-    def start_ack(broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+    def start_ack(broker_name: str, acked: AckedByDelivery, answered: Callable[[Dead | RlabError], None]) -> bool:
         end = begin(broker_name, acked)
 
         def note(outcome: Dead | RlabError) -> None:
@@ -80,7 +80,7 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
     requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]  # this object's, for its run
 
 
-def unacknowledged(cluster: SimulatedCluster, group: str) -> dict[Place, int]:
+def count_unacknowledged(cluster: SimulatedCluster, group: str) -> dict[Place, int]:
     """How many messages of a group are invisible or to be delivered again, in each queue that has any."""
     counts = {
         (name, _in_words(*key)): queue.window.invisible + queue.window.due_count
@@ -133,10 +133,12 @@ class _Reports:
 
     def received(self, message: StockMessage) -> None:
         place = message.queue, message.offset, message.key
-        self._checkers.dispatched(Call(self._group.name, self.client_id, number_of(message.body), *place, message.body))
+        self._checkers.dispatched(
+            Call(self._group.name, self.client_id, read_number(message.body), *place, message.body)
+        )
 
     async def consume(self, message: StockMessage) -> bool:
-        return await self._work(number_of(message.body).number)
+        return await self._work(read_number(message.body).number)
 
     def acknowledging(self, message: StockMessage) -> None:
         self._checkers.pops[self._group.name].acknowledging(message.queue, message.offset)

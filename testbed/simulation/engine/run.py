@@ -21,7 +21,7 @@ import anyio
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import MIB, StoreOptions
 from broker.transactions.table import TransactionOptions
-from model.counted import counted
+from model.counted import plural
 from model.errors import RlabError
 from model.event_log import EventSink
 from model.events import Event
@@ -34,7 +34,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.acts import Acts
 from testbed.simulation.engine.checkers import Checkers, Finding
 from testbed.simulation.engine.load import SimulatedLoad
-from testbed.simulation.engine.pops import unacknowledged, watch_brokers
+from testbed.simulation.engine.pops import count_unacknowledged, watch_brokers
 from testbed.simulation.engine.programme import ClockPart, Programme
 from testbed.simulation.engine.rest import LeakCounts
 from testbed.simulation.engine.sets.live import SetLiveness
@@ -286,7 +286,7 @@ class _Run:
             await anyio.sleep(POLL_S)
         if not self.checkers.is_broken:
             for group, check in self.checkers.pops.items():
-                check.rested(unacknowledged(self.cluster, group))
+                check.rested(count_unacknowledged(self.cluster, group))
         if load.transactions is not None:
             load.transactions.compare()
         if self.sets is not None and not self.checkers.is_broken:
@@ -294,7 +294,7 @@ class _Run:
         if self.checkers.lag and not for_good:
             self.checkers.find(
                 "lost-write",
-                f"{counted(self.checkers.lag, 'message', 'is', 'are')} not processed {promise.settle_s:g} s after it",
+                f"{plural(self.checkers.lag, 'message', 'is', 'are')} not processed {promise.settle_s:g} s after it",
             )
         if self.programme.rest_s and not self.checkers.is_broken:
             await anyio.sleep(self.programme.rest_s)
@@ -307,7 +307,7 @@ class _Run:
 
     def _is_done(self, load: SimulatedLoad) -> bool:
         """Whether every message is processed, and no broker waits for the acknowledgement of one."""
-        popped = any(unacknowledged(self.cluster, group) for group in self.checkers.pops)
+        popped = any(count_unacknowledged(self.cluster, group) for group in self.checkers.pops)
         return not (self.checkers.lag or load.open or popped)
 
 

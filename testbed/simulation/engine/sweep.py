@@ -16,7 +16,7 @@ from testbed.simulation.engine.clocks import with_wrong_clocks
 from testbed.simulation.engine.draw import draw
 from testbed.simulation.engine.programme import Programme
 from testbed.simulation.engine.run import Outcome, run_programme
-from testbed.simulation.engine.text import programme_of
+from testbed.simulation.engine.text import parse_programme
 
 _MAX_CHUNK = 4
 """Cases that a process gets at once: one or two seconds of work."""
@@ -35,7 +35,7 @@ class Case:
 
     def programme(self) -> Programme:
         """Make the programme. Raises ConfigError if the text is not one."""
-        made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
+        made = replace(parse_programme(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
         of_text = () if self.sound else made.cluster.quirks
         made = made.with_quirks({*of_text, *self.quirks})
         return with_wrong_clocks(made) if self.wrong_clocks else made

@@ -1,6 +1,6 @@
 """The text of a programme: TOML in, TOML out, or a test of pytest that fails as long as the programme does. Pure.
 
-    programme_of(text_of(programme)) == programme
+    parse_programme(write_programme(programme)) == programme
 
 Only what differs from its default is written, so that a programme shows what matters in it.
 """
@@ -39,7 +39,7 @@ _TYPES: dict[str, tuple[type[Any], ...]] = {
 _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-def programme_of(text: str) -> Programme:
+def parse_programme(text: str) -> Programme:
     """Read a programme.
 
     Raises:
@@ -62,7 +62,7 @@ def programme_of(text: str) -> Programme:
     return _record(Programme, values, "programme")
 
 
-def text_of(programme: Programme) -> str:
+def write_programme(programme: Programme) -> str:
     """Write a programme."""
     lines = _rows_of(programme, without={*_PARTS, *_ROWS})
     for name in _PARTS:
@@ -146,4 +146,4 @@ def test_the_programme_keeps_its_promises() -> None:
 def as_test(programme: Programme, found: str) -> str:
     """Write the test; `found` is what the programme shows, in a line."""
     title = f"A small programme that shows: {found}".replace('"', "'").replace("\\", "/")
-    return _TEMPLATE.format(title=title[:118], text=text_of(programme))
+    return _TEMPLATE.format(title=title[:118], text=write_programme(programme))

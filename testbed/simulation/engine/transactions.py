@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 
 import anyio
 
-from model.counted import counted
+from model.counted import plural
 from model.decode import decode_messages
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
@@ -24,12 +24,12 @@ from testbed.simulation.cluster.clients import SimulatedTransactionProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.checkers import Checkers
 from testbed.simulation.engine.programme import Programme
-from traces.check.ledger import NOWHERE, Sent
+from traces.check.ledger import NOWHERE, SentMessage
 
 GROUP = "producers"
 
 
-class Aborted(Exception):
+class BranchAborted(Exception):
     """A local branch failed: by itself, or because a check had rolled its transaction back."""
 
 
@@ -54,25 +54,25 @@ class SimulatedTransactions:
         for scope in self._branches.pop(host, {}):
             scope.cancel()
 
-    async def run(self, producer: SimulatedTransactionProducer, message: Message, known: Sent) -> None:
+    async def run(self, producer: SimulatedTransactionProducer, message: Message, known: SentMessage) -> None:
         """Run one transaction, with any outcome. Cancellation: the outcome is left to the check."""
         branches = self._branches[producer.host]
         with anyio.CancelScope() as scope, self._cluster.simulation.on_host(producer.host):
             branches[scope] = None
             try:
                 await self._transact(producer, message, known)
-            except Aborted:
+            except BranchAborted:
                 pass
             except RlabError:
                 self._judge.failed_sends += 1
             finally:
                 branches.pop(scope, None)
 
-    async def _transact(self, producer: SimulatedTransactionProducer, message: Message, known: Sent) -> None:
+    async def _transact(self, producer: SimulatedTransactionProducer, message: Message, known: SentMessage) -> None:
         async with producer.producer.transaction(message) as tx:
             await anyio.sleep(self._random.random() ** 2 * self._load.branch_s)
             if self._happens(self._load.fails) or not self.entries.get(tx.message_id, True):
-                raise Aborted
+                raise BranchAborted
             self.entries[tx.message_id] = True
             self._judge.acknowledged(known, message.body, NOWHERE, -1, "")
             await anyio.sleep(self._random.random() ** 2 * self._load.branch_s)
@@ -84,7 +84,7 @@ class SimulatedTransactions:
         await anyio.sleep(self._random.random())
         if self._happens(self._load.undecided):
             if self._random.random() < 0.5:
-                raise Aborted
+                raise BranchAborted
             return TransactionState.UNKNOWN
         is_committed = self.entries.setdefault(message.message_id, False)
         return TransactionState.COMMIT if is_committed else TransactionState.ROLLBACK
@@ -105,7 +105,7 @@ class SimulatedTransactions:
         if self.open:
             find(
                 "open-transaction",
-                f"{counted(self.open, 'transaction', 'is', 'are')} open while producers of their group live",
+                f"{plural(self.open, 'transaction', 'is', 'are')} open while producers of their group live",
             )
         for message_id, is_committed in self.entries.items():
             if is_committed and not published[message_id]:

@@ -12,7 +12,7 @@ from typer.main import get_command, get_group
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.sections import SECTIONS, Commands, Sections, registered
+from cli.sections import SECTIONS, Commands, Sections, load_commands
 from model.own_name import PREFIX
 
 pytestmark = pytest.mark.walk
@@ -29,7 +29,7 @@ def test_a_module_registers_the_commands_that_the_sections_have_of_it_and_each_h
     for modules in SECTIONS.values():
         for name, module in modules.items():
             names.setdefault(module, set()).add(name)
-    assert {module: set(get_group(registered(module)).commands) for module in names} == names
+    assert {module: set(get_group(load_commands(module)).commands) for module in names} == names
     assert all(command.name == name for name, command in commands().items())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.config import ClientConfig, SpokenDialect, wall_clock_ms
+from client.config import ClientConfig, ServerDialect, wall_clock_ms
 from client.trigger import Trigger
 from model.errors import ConfigError, InvalidParameter
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_POLL_INTERVAL_S
@@ -67,7 +67,7 @@ def test_a_quirk_of_brokers_is_refused() -> None:
 def test_a_dialect_is_a_known_one_and_clients_of_rocketmq_write_no_trace() -> None:
     assert ClientConfig(name_servers="h:1").trace
     config = ClientConfig(name_servers="h:1", dialect="rocketmq")  # type: ignore[arg-type]  # text, as users write it
-    assert (config.dialect, config.trace) == (SpokenDialect.ROCKETMQ, False)
+    assert (config.dialect, config.trace) == (ServerDialect.ROCKETMQ, False)
     with pytest.raises(ConfigError, match="dialect must be one of rlab, rocketmq, auto; got 'kafka'"):
         ClientConfig(name_servers="h:1", dialect="kafka")  # type: ignore[arg-type]  # as users may write it
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
-from console.matrix import changed, gone, members_of, rows_of, with_progress
+from console.matrix import changed_rows, members_of, removed_queues, rows_of, with_progress
 from model.absent_broker import Absence, AbsentBroker
 from model.group_settings import GroupSettings
 from model.heartbeat import ConsumeType, MessageModel
@@ -109,11 +109,11 @@ def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_reported
     counted = {"q": ["q", "c1", ["c1"], 2, 1, ""]}
     moved = {"q": ["q", "c2", ["c1"], 1, 0, ""]}
 
-    assert changed(before, counted, counts=False) == []
-    assert changed(before, counted, counts=True) == [counted["q"]]
-    assert changed(before, moved, counts=False) == [moved["q"]]
-    assert changed({}, moved, counts=False) == [moved["q"]]
-    assert (gone(before, {}), gone(before, moved)) == (["q"], [])
+    assert changed_rows(before, counted, counts=False) == []
+    assert changed_rows(before, counted, counts=True) == [counted["q"]]
+    assert changed_rows(before, moved, counts=False) == [moved["q"]]
+    assert changed_rows({}, moved, counts=False) == [moved["q"]]
+    assert (removed_queues(before, {}), removed_queues(before, moved)) == (["q"], [])
 
 
 def test_members_are_notified_with_what_they_do() -> None:

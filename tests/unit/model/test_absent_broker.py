@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.absent_broker import Absence, AbsentBroker, in_time
+from model.absent_broker import Absence, AbsentBroker, format_duration
 from model.message_queue import MessageQueue
 from model.topic_route import Perm, TopicConfig
 
@@ -43,4 +43,4 @@ def test_the_list_says_what_it_cannot_have() -> None:
     ("seconds", "text"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_199, "120 min"), (7_200, "2 h")]
 )
 def test_a_time_has_the_largest_unit_that_it_has_two_of(seconds: float, text: str) -> None:
-    assert in_time(seconds) == text
+    assert format_duration(seconds) == text

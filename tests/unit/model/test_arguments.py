@@ -9,12 +9,12 @@ import pytest
 from model.arguments import (
     check_callable,
     check_integer,
+    check_iterable,
     check_mapping,
     check_number,
-    check_several,
     check_text,
     check_whole,
-    shown,
+    short_repr,
 )
 from model.errors import InvalidParameter
 
@@ -43,9 +43,9 @@ def test_what_is_not_a_whole_number_of_the_range_is_refused_by_name(value: objec
 @pytest.mark.parametrize("value", [None, 5, "t", b"t"])
 def test_one_string_is_not_a_list_of_strings(value: object) -> None:
     for several in (["t"], ("t",), {"t": 1}, iter(["t"])):
-        check_several("topics", several)
+        check_iterable("topics", several)
     with pytest.raises(InvalidParameter, match=r"^topics must be a list, got "):
-        check_several("topics", value)
+        check_iterable("topics", value)
 
 
 @pytest.mark.parametrize("value", [None, "1", math.nan, -1, 2.5, True])
@@ -66,5 +66,5 @@ def test_what_is_not_a_dict_and_what_is_not_a_function_is_refused_by_name() -> N
 
 
 def test_a_long_value_is_shown_by_its_beginning() -> None:
-    assert shown("x" * 98) == repr("x" * 98)
-    assert shown("x" * 1_000_000) == "'" + "x" * 96 + "..."
+    assert short_repr("x" * 98) == repr("x" * 98)
+    assert short_repr("x" * 1_000_000) == "'" + "x" * 96 + "..."

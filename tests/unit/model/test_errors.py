@@ -8,7 +8,7 @@ import re
 import pytest
 
 from model import errors
-from model.errors import ERROR_BY_CODE, RlabError, SystemError_, error_of
+from model.errors import ERROR_BY_CODE, RlabError, SystemError_, make_error
 from model.response_code import ResponseCode
 
 pytestmark = pytest.mark.walk
@@ -42,7 +42,7 @@ def test_every_class_with_a_code_is_the_class_of_that_code() -> None:
 
 @pytest.mark.parametrize("code", [code for code in ResponseCode if code is not ResponseCode.SUCCESS])
 def test_a_code_becomes_its_class_with_the_text_of_the_server(code: ResponseCode) -> None:
-    error = error_of(int(code), "because of 42")
+    error = make_error(int(code), "because of 42")
     assert type(error) is ERROR_BY_CODE[code]
     assert error.code is code
     assert str(error) == "because of 42"
@@ -50,7 +50,7 @@ def test_a_code_becomes_its_class_with_the_text_of_the_server(code: ResponseCode
 
 @pytest.mark.parametrize("code", [-1, 4, 205, 1_000_000])
 def test_an_unknown_code_is_a_system_error_that_names_it(code: int) -> None:
-    error = error_of(code, "from the future")
+    error = make_error(code, "from the future")
     assert type(error) is SystemError_
     assert str(error) == f"unknown response code {code}: from the future"
 

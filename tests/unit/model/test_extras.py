@@ -8,16 +8,16 @@ from client.allocate import AllocateMessageQueueBalancedSticky
 from client.allocate.registry import strategy_named
 from client.allocate.strategy import usable
 from model.errors import ConfigError
-from model.extras import EXTRA_OF, install_command
+from model.extras import EXTRA_BY_PACKAGE, install_command
 from process.runtime import new_loop, report_bug
 from tests.unit.source_tree import PYPROJECT
 
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("package", EXTRA_OF)
+@pytest.mark.parametrize("package", EXTRA_BY_PACKAGE)
 def test_the_extra_that_is_named_installs_the_package_and_a_base_installation_does_not(package: str) -> None:
-    assert any(each.startswith((f"{package}>", f"{package}=")) for each in EXTRAS[EXTRA_OF[package]])
+    assert any(each.startswith((f"{package}>", f"{package}=")) for each in EXTRAS[EXTRA_BY_PACKAGE[package]])
     assert not any(each.startswith(package) for each in PYPROJECT["project"]["dependencies"])
 
 

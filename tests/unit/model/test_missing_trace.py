@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from model.absent_broker import NONE_ABSENT, Absence, AbsentBroker
 from model.events import Event
-from model.missing_trace import NOTHING_MISSING, SilentBrokers, missing_of
+from model.missing_trace import NOTHING_MISSING, SilentBrokers, describe_missing
 
 AWAY = AbsentBroker(
     cluster="lab", broker_name="b", broker_id=0, address="b:1", away_s=6.0, reason="was silent for too long"
@@ -10,13 +10,15 @@ AWAY = AbsentBroker(
 
 
 def test_a_trace_without_absent_or_silent_brokers_is_whole() -> None:
-    assert missing_of(NONE_ABSENT, {}, 60.0) == NOTHING_MISSING
+    assert describe_missing(NONE_ABSENT, {}, 60.0) == NOTHING_MISSING
     assert not NOTHING_MISSING
     assert str(NOTHING_MISSING) == ""
 
 
 def test_absent_and_silent_brokers_are_named_once_each_with_the_reason() -> None:
-    missing = missing_of(Absence(brokers=(AWAY,), known_for_s=60.0, unable={}), {"a": "no answer", "b": "none"}, 30.0)
+    missing = describe_missing(
+        Absence(brokers=(AWAY,), known_for_s=60.0, unable={}), {"a": "no answer", "b": "none"}, 30.0
+    )
     assert str(missing) == (
         "the part of the trace that is on a, b is missing: broker a does not answer: no answer; "
         "broker b at b:1 was silent for too long 6 s ago"
@@ -25,7 +27,7 @@ def test_absent_and_silent_brokers_are_named_once_each_with_the_reason() -> None
 
 
 def test_what_no_name_server_can_know_is_a_limit_and_nothing_missing() -> None:
-    missing = missing_of(Absence(brokers=(), known_for_s=None, unable={"ns:1": "too old"}), {}, None)
+    missing = describe_missing(Absence(brokers=(), known_for_s=None, unable={"ns:1": "too old"}), {}, None)
     assert not missing
     assert missing.limit == "no name server can report brokers that are away (ns:1: too old)"
 

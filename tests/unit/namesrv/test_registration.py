@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
 from model.topic_route import MessageType, Perm
-from namesrv.registration import BrokerKey, registration_of
+from namesrv.registration import BrokerKey, parse_registration
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from tests.unit.namesrv.registrations import broker, topic, wire
@@ -26,7 +26,7 @@ def request(body: bytes | None = None, **changes: Any) -> Command:
 
 
 def test_a_registration_is_read_as_it_was_written() -> None:
-    assert registration_of(request()) == GOOD
+    assert parse_registration(request()) == GOOD
     assert GOOD.key == BrokerKey("broker-a", 2)
 
 
@@ -34,7 +34,7 @@ def test_the_message_types_are_those_of_the_topics_in_their_order() -> None:
     typed = broker("broker-a", topic("orders", message_type=MessageType.TRANSACTION), "other")
     header, body = wire(typed)
     assert header["message_types"] == "40"
-    assert registration_of(Command(REQUEST, RequestCode.REGISTER_BROKER, 1, header, body)) == typed
+    assert parse_registration(Command(REQUEST, RequestCode.REGISTER_BROKER, 1, header, body)) == typed
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_the_message_types_are_those_of_the_topics_in_their_order() -> None:
 )
 def test_message_types_that_are_not_those_of_the_topics_are_refused(types: str, why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
-        registration_of(request(message_types=types))
+        parse_registration(request(message_types=types))
 
 
 def test_an_address_has_one_spelling() -> None:
-    assert registration_of(request(address=" [::1]:10911 ")).address == "[::1]:10911"
-    assert registration_of(request(address="host:00080")).address == "host:80"
+    assert parse_registration(request(address=" [::1]:10911 ")).address == "[::1]:10911"
+    assert parse_registration(request(address="host:00080")).address == "host:80"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_address_has_one_spelling() -> None:
 )
 def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
-        registration_of(request(**changes))
+        parse_registration(request(**changes))
 
 
 @pytest.mark.parametrize(
@@ -92,30 +92,30 @@ def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> 
 )
 def test_a_body_that_is_not_a_list_of_topics_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
-        registration_of(request(body))
+        parse_registration(request(body))
 
 
 @pytest.mark.parametrize("row", [None, {}, "t", [], ["t", 1, 1], ["t", 1, 1, 6, 0], [5, 1, 1, 6], [b"t", 1, 1, 6]])
 def test_a_row_that_is_not_a_topic_is_refused_with_the_form_of_one(row: object) -> None:
     with pytest.raises(InvalidParameter, match=f"{FORM}, and row 0 is "):
-        registration_of(request(msgpack.packb([row])))
+        parse_registration(request(msgpack.packb([row])))
 
 
 @pytest.mark.parametrize("numbers", [["1", 1, 6], [1, 1.0, 6], [1, 1, None], [True, 1, 6]])
 def test_counts_that_are_not_whole_numbers_are_refused(numbers: list[object]) -> None:
     with pytest.raises(InvalidParameter, match=rf"{FORM}, and row 0 is \[str, "):
-        registration_of(request(msgpack.packb([["t", *numbers]])))
+        parse_registration(request(msgpack.packb([["t", *numbers]])))
 
 
 @pytest.mark.parametrize("perm", [-1, 8])
 def test_an_unknown_permission_is_refused(perm: int) -> None:
     with pytest.raises(InvalidParameter, match=f"must be 0 to 7, got {perm}"):
-        registration_of(request(msgpack.packb([["t", 1, 1, perm]])))
+        parse_registration(request(msgpack.packb([["t", 1, 1, perm]])))
 
 
 @given(st.binary(max_size=40))
 def test_any_body_is_read_or_refused(body: bytes) -> None:
     try:
-        registration_of(request(body))
+        parse_registration(request(body))
     except InvalidParameter:
         return

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from pictures.assets import bundled, static_folder, text_of
+from pictures.assets import bundle_scripts, read_asset, static_folder
 from tests.unit.source_tree import texts
 
 SCRIPTS = {path: text for path, text in texts().items() if path.endswith(".js")}
@@ -36,7 +36,7 @@ def test_the_rules_see_what_they_forbid() -> None:
 
 
 def test_a_bundle_has_all_that_its_scripts_have_and_neither_imports_nor_exports() -> None:
-    text = bundled(["dom.js", "canvas.js", "history.js", "palette.js", "timeline.js"])
+    text = bundle_scripts(["dom.js", "canvas.js", "history.js", "palette.js", "timeline.js"])
 
     assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
     for name in ("function h(", "class History", "const COLOURS", "class Timeline"):
@@ -66,4 +66,4 @@ def test_no_scripts_import_each_other_in_a_circle() -> None:
 
 def test_the_files_are_beside_the_code() -> None:
     assert (static_folder("console") / "index.html").is_file()
-    assert text_of("pictures.css").startswith(":root")
+    assert read_asset("pictures.css").startswith(":root")

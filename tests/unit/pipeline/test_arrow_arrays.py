@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.arrow_arrays import as_numpy, binaries, column, numbers, repeated, table, texts
+from pipeline.arrow_arrays import as_numpy, binaries, column, numbers, repeat_text, table, texts
 
 
 def assert_is(made: pa.Array, expected: pa.Array) -> None:
@@ -74,7 +74,7 @@ def test_texts_that_are_not_there_are_null(values: list[str | None]) -> None:
 
 @given(st.text(max_size=10), st.integers(0, 20))
 def test_one_text_is_repeated(text: str, times: int) -> None:
-    assert_is(repeated(text, times), pa.array([text] * times, pa.string()))
+    assert_is(repeat_text(text, times), pa.array([text] * times, pa.string()))
 
 
 @pytest.mark.parametrize("value", [b"bytes", None, 1, 1.5, "half a character \ud800"])

@@ -227,7 +227,7 @@ def test_an_answer_over_a_connection_that_was_closed_in_between_is_lost(
     kind: type[WireConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The requests of a sink to a broker are outstanding while another one over the same connection fails."""
-    monkeypatch.setattr("pipeline.wire.key_of", lambda _: Key("user", bytes(32)) if kind is Signed else None)
+    monkeypatch.setattr("pipeline.wire.read_own_key", lambda _: Key("user", bytes(32)) if kind is Signed else None)
     with server(lambda peer: None) as address:
         connection = kind(address)
         connection.close()

@@ -9,7 +9,7 @@ import pytest
 
 from model.errors import InvalidParameter
 from model.limits import MAX_ACKED_OFFSETS, MAX_LEASE_ROWS, MAX_SPREAD_BROKERS
-from remoting.body import rows_of, unpacked
+from remoting.body import rows_of, unpack_body
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field
@@ -91,7 +91,7 @@ def test_a_body_that_is_not_one_msgpack_value_is_refused(body: bytes | None) -> 
     with pytest.raises(InvalidParameter, match="LOCK_BATCH_MQ: the body must be an array of"):
         rows_of(Command(REQUEST, RequestCode.LOCK_BATCH_MQ, 1, {}, body))
     with pytest.raises(InvalidParameter, match="not valid msgpack"):
-        unpacked(body)
+        unpack_body(body)
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_the_error_is_short_whatever_was_sent() -> None:
 
 
 def test_another_value_is_returned_as_it_is() -> None:
-    assert unpacked(msgpack.packb({"a": [1, None]})) == {"a": [1, None]}
+    assert unpack_body(msgpack.packb({"a": [1, None]})) == {"a": [1, None]}

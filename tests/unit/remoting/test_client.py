@@ -14,7 +14,7 @@ from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotMaster, 
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, WRITE_HIGH_WATER_BYTES
 from model.response_code import ResponseCode
 from remoting.client import Backoff, RemotingClient, raise_for_code
-from remoting.command import RESPONSE, Command, Reply, refusal_of
+from remoting.command import RESPONSE, Command, Reply, error_of_response
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
@@ -351,7 +351,7 @@ def test_a_refusal_of_a_replica_brings_the_address_of_its_master_and_the_epoch_i
 
 def test_a_refusal_with_a_master_of_another_form_is_read_without_it() -> None:
     for header in ({}, {"master_address": 7, "epoch": 4}, {"master_address": "10.0.0.7:1", "epoch": "4"}):
-        error = refusal_of(Command(RESPONSE, ResponseCode.NOT_MASTER, 1, {"remark": "no", **header}, None))
+        error = error_of_response(Command(RESPONSE, ResponseCode.NOT_MASTER, 1, {"remark": "no", **header}, None))
         assert isinstance(error, NotMaster)
         assert error.master_address in ("", "10.0.0.7:1")
         assert error.epoch == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, Reply, request_cost, shown
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, Reply, request_cost, short_text
 from remoting.request_code import RequestCode
 
 
@@ -31,14 +31,14 @@ def test_a_reply_is_a_success_without_a_body_unless_it_says_otherwise() -> None:
     ],
 )
 def test_a_value_is_shown_in_a_few_words(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert short_text(value) == text
 
 
 def test_a_deeply_nested_value_is_shown_without_recursion() -> None:
     nested: list[object] = []
     for _ in range(100_000):
         nested = [nested]
-    assert shown(nested) == "a list"
+    assert short_text(nested) == "a list"
 
 
 @pytest.mark.parametrize(

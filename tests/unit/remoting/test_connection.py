@@ -27,7 +27,7 @@ from model.limits import (
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection
-from remoting.overload.incomplete_frame import FramesUnderWay
+from remoting.overload.incomplete_frame import PartialFrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -77,7 +77,7 @@ class Rig:
         self,
         *,
         server: bool = True,
-        frames: FramesUnderWay | None = None,
+        frames: PartialFrameBudget | None = None,
         memory: PeerMemory[Connection] | None = None,
     ) -> None:
         self.requests: list[Command] = []

@@ -10,7 +10,7 @@ import pytest
 from model.limits import MAX_RETRY_DELAYS
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.fields import FieldError, Fields, retry_delays_of
+from rocketmq.fields import FieldError, Fields, parse_retry_delays
 from rocketmq.frame import ONE_WAY_BIT, Frame
 from rocketmq.message import physical_offset
 from tests.unit.broker.harness import ADDRESS, Peer, World, consumer, simulated, unpacked
@@ -177,11 +177,11 @@ async def test_rates_are_not_kept_and_the_tool_is_reported_so(world: World) -> N
     ],
 )
 def test_a_policy_is_a_list_of_delays(policy: dict[str, Any], delays: list[int]) -> None:
-    assert retry_delays_of(Fields(policy)) == delays
+    assert parse_retry_delays(Fields(policy)) == delays
 
 
 def test_an_exponential_policy_has_the_defaults_of_rocketmq() -> None:
-    delays = retry_delays_of(Fields({"type": "EXPONENTIAL"}))
+    delays = parse_retry_delays(Fields({"type": "EXPONENTIAL"}))
     assert (delays[:3], delays[-1]) == ([5_000, 10_000, 20_000], 7_200_000)
 
 
@@ -196,4 +196,4 @@ def test_an_exponential_policy_has_the_defaults_of_rocketmq() -> None:
 )
 def test_another_thing_is_refused_by_the_name_of_its_field(policy: dict[str, Any]) -> None:
     with pytest.raises(FieldError, match=r"the field (next|initial|customizedRetryPolicy) must be"):
-        retry_delays_of(Fields(policy))
+        parse_retry_delays(Fields(policy))

@@ -15,13 +15,13 @@ from rocketmq.message import (
     Host,
     StoredMessage,
     batch_entries,
+    decompressed_body,
     encode_message,
     offset_message_id,
     parse_properties,
     physical_offset,
-    place_of,
-    plain_body,
     properties_text,
+    split_physical_offset,
 )
 
 STORED = bytes.fromhex(
@@ -77,10 +77,10 @@ def test_a_batch_has_at_most_as_many_messages_as_one_of_our_own() -> None:
 
 def test_a_compressed_body_is_unpacked_up_to_the_longest_that_is_allowed() -> None:
     longest = bytes(MAX_BODY_BYTES)
-    assert plain_body(b"x", 0) == b"x"
-    assert plain_body(zlib.compress(longest), 0x301) == plain_body(zlib.compress(longest), 0x1) == longest
+    assert decompressed_body(b"x", 0) == b"x"
+    assert decompressed_body(zlib.compress(longest), 0x301) == decompressed_body(zlib.compress(longest), 0x1) == longest
     with pytest.raises(MessageIllegal, match="uncompressed"):
-        plain_body(zlib.compress(longest + b"x"), 0x1)
+        decompressed_body(zlib.compress(longest + b"x"), 0x1)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_compressed_body_is_unpacked_up_to_the_longest_that_is_allowed() -> No
 )
 def test_a_body_that_cannot_be_unpacked_is_refused(body: bytes, flag: int, text: str) -> None:
     with pytest.raises(MessageIllegal, match=text):
-        plain_body(body, flag)
+        decompressed_body(body, flag)
 
 
 def test_a_physical_offset_says_which_message_it_is() -> None:
     for place in ((1, 0, 0), (2**14 - 1, 2**13 - 1, 2**36 - 1)):
-        assert place_of(physical_offset(*place)) == place
+        assert split_physical_offset(physical_offset(*place)) == place
         assert struct.pack(">q", physical_offset(*place))
     assert physical_offset(2**14, 0, 0) == physical_offset(1, 2**13, 0) == physical_offset(1, 0, -1) == 0
 

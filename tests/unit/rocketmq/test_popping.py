@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq.fields import FieldError
 from rocketmq.frame import Frame
-from rocketmq.popping import token_of
+from rocketmq.popping import parse_token
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
@@ -121,11 +121,11 @@ async def test_the_codes_of_pop_are_served_as_a_binary_header_cuts_them(world: W
 
 
 def test_what_is_not_a_handle_is_refused() -> None:
-    assert token_of("-1 17 60000 0 0 broker-a 3 101") == 2**64 - 1
-    assert token_of("101 5 60000 1 0 broker-a 3 101") == 5
+    assert parse_token("-1 17 60000 0 0 broker-a 3 101") == 2**64 - 1
+    assert parse_token("101 5 60000 1 0 broker-a 3 101") == 5
     for handle in ("", "1 2 3", "x 17 60000 0 0 broker-a 3 101", "1 17 60000 x 0 broker-a 3 101"):
         with pytest.raises(FieldError, match="extraInfo is not a receipt handle"):
-            token_of(handle)
+            parse_token(handle)
 
 
 @simulated

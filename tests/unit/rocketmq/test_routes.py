@@ -11,7 +11,7 @@ import pytest
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, ServerFacts, TranslatedRequest
-from rocketmq.fields import OURS, FieldError, Fields, message_type_of
+from rocketmq.fields import PROJECT_MARKER, FieldError, Fields, parse_message_type
 from rocketmq.frame import Frame
 from rocketmq.routes import (
     add_write_perm,
@@ -56,7 +56,7 @@ def test_brokers_are_listed_by_name_and_by_cluster() -> None:
     found = answered(question, [["c", "a", [[0, "x:1"]]], ["c", "b", [[0, "y:1"]]]])
     assert found["clusterAddrTable"] == {"c": ["a", "b"]}
     assert found["brokerAddrTable"]["b"] == {"brokerAddrs": {"0": "y:1"}, "brokerName": "b", "cluster": "c"}
-    assert OURS in question.answer({}, None, 0).fields, "our own clients tell it from RocketMQ's by that"
+    assert PROJECT_MARKER in question.answer({}, None, 0).fields, "our own clients tell it from RocketMQ's by that"
 
 
 def test_topics_are_listed() -> None:
@@ -140,7 +140,7 @@ async def test_the_message_type_of_a_topic_is_set_shown_and_removed_as_an_attrib
     ],
 )
 def test_attributes_name_at_most_the_message_type(attributes: str, message_type: MessageType | None) -> None:
-    assert message_type_of(attributes) is message_type
+    assert parse_message_type(attributes) is message_type
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_attributes_name_at_most_the_message_type(attributes: str, message_type:
 )
 def test_other_attributes_are_refused(attributes: str, why: str) -> None:
     with pytest.raises(FieldError, match=why):
-        message_type_of(attributes)
+        parse_message_type(attributes)

@@ -13,7 +13,7 @@ from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
-from rocketmq.message import place_of
+from rocketmq.message import split_physical_offset
 from tests.unit.broker.harness import Peer, World, simulated
 from tests.unit.rocketmq.stock_client import StockClient
 
@@ -33,7 +33,7 @@ async def test_a_message_of_a_stock_producer_is_an_ordinary_message_for_our_cons
     fields = answer.fields
     assert (answer.code, fields["queueId"], fields["queueOffset"], fields["transactionId"]) == (0, "1", "0", "ID")
     assert fields["msgId"].startswith("0A00000100002A9F")
-    assert place_of(int(fields["msgId"][16:], 16))[1:] == (1, 0)
+    assert split_physical_offset(int(fields["msgId"][16:], 16))[1:] == (1, 0)
     [message] = await read(world.peer("a"), queue_id=1)
     assert (message.body, message.tags, list(message.keys)) == (b"hello", "red", ["k1", "k2"])
     assert (message.message_id, message.properties, message.born_ms) == ("ID", {"mine": "ü"}, 1000)

@@ -23,9 +23,9 @@ from itertools import pairwise
 
 from model.events import Event
 from model.limits import RUN_SEQS
-from traces.figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, course_of, is_set, set_between_runs
+from traces.figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, compute_course, is_set, set_between_runs
 from traces.figures.clocks.pairs import Pair, PairFinder, Point
-from traces.figures.clocks.solve import Timeline, courses_of, is_consistent
+from traces.figures.clocks.solve import Timeline, compute_courses, is_consistent
 
 REPORTED_MS = 1_000.0
 """A smaller error is corrected and not reported: without NTP, the clocks of two machines soon differ by more."""
@@ -55,10 +55,10 @@ class ClockFault:
     is_corrected: bool = True
 
     def __str__(self) -> str:
-        return f"the clock of {self.node} {'was' if self.is_set else 'is'} {apart(self.ahead_ms)}"
+        return f"the clock of {self.node} {'was' if self.is_set else 'is'} {describe_offset(self.ahead_ms)}"
 
 
-def apart(ahead_ms: float) -> str:
+def describe_offset(ahead_ms: float) -> str:
     """Describe the error of a clock: `2 s ahead`."""
     seconds = abs(ahead_ms) / 1000
     text = f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
@@ -122,7 +122,7 @@ class Clocks:
         return next((each.why for each in self._doubts.get(node, ()) if each.from_ms <= t_ms <= each.to_ms), "")
 
 
-def clocks_of(events: Iterable[Event]) -> Clocks:
+def find_clocks(events: Iterable[Event]) -> Clocks:
     """Determine the clocks of these events."""
     reader = ClockReader()
     for event in events:
@@ -191,10 +191,10 @@ class ClockReader:
         if is_consistent(pairs) and not any(map(_clock_was_set_back, timelines)):
             return clocks
         machines = [node.partition("@")[0] for node, _ in self._numbers]
-        courses = courses_of(timelines, pairs, machines, self._brokers, self._ledger)
+        courses = compute_courses(timelines, pairs, machines, self._brokers, self._ledger)
         for clock, timeline in enumerate(timelines):
             if clock not in courses and _clock_was_set_back(timeline):
-                courses[clock] = course_of(timeline[1], [])
+                courses[clock] = compute_course(timeline[1], [])
         right = _right_times(timelines, courses, pairs, self._ledger)
         strays = _place_strays(timelines, courses, right)
         begins_ms = [right.get(clock, times)[0] for clock, (_, times) in enumerate(timelines)]

@@ -113,7 +113,7 @@ class _Span:
         return (self.least_ms + self.most_ms) / 2, self.most_ms - self.least_ms > VAGUE_MS
 
 
-def course_of(times: Sequence[float], bounds: Sequence[Bound], before_ms: float = 0.0) -> list[Piece]:
+def compute_course(times: Sequence[float], bounds: Sequence[Bound], before_ms: float = 0.0) -> list[Piece]:
     """Return the pieces of a clock that wrote events at these times, in the order of their numbers.
 
     `before_ms` is the earlier offset of the same machine.

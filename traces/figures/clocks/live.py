@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from model.events import Event
-from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault, clocks_of
+from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault, find_clocks
 
 COMPARE_S = 10.0
 """Interval of comparisons: a wrong clock is detected at most this long after the first events of its node."""
@@ -48,5 +48,5 @@ class LiveClocks:
         self._newest.extend(events)
         if events and now_s >= self._due_s:
             self._due_s = now_s + COMPARE_S
-            self._clocks = clocks_of(self._newest)
+            self._clocks = find_clocks(self._newest)
         return events if self._clocks.are_right else [self._clocks.correct(event) for event in events]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from traces.figures.clocks.course import LONG_PAUSE_MS, Bound, Piece, course_of
+from traces.figures.clocks.course import LONG_PAUSE_MS, Bound, Piece, compute_course
 from traces.figures.clocks.pairs import Pair, Point
 
 MAX_CHOICES = 8
@@ -84,7 +84,7 @@ class Courses:
     def follow(self, ledger: int, pairs: Sequence[Pair]) -> None:
         """Assume the clock of a ledger to be right, whatever the others agree on; they bound it less exactly."""
         bounds = [self.bound(pair, ledger) for pair in pairs if self.has_other(pair, ledger)]
-        first, *others = course_of(self._timelines[ledger][1], bounds)
+        first, *others = compute_course(self._timelines[ledger][1], bounds)
         unsure_ms = math.inf if others else first.unsure_ms
         for clock, pieces in self.of.items():
             self.of[clock] = [
@@ -116,7 +116,7 @@ def is_consistent(pairs: Iterable[Pair]) -> bool:
     return all(effect.t_ms >= reason.t_ms for reason, effect in pairs)
 
 
-def courses_of(
+def compute_courses(
     timelines: Sequence[Timeline],
     pairs: Sequence[Pair],
     machines: Sequence[str],
@@ -186,13 +186,13 @@ def _solve(
                 unsolved[other].add(courses.bound(pair, other))
         clock = min(unsolved, key=lambda each: (unsolved[each].rank, each))
         others = of_machine.setdefault(machines[clock], [0.0])
-        courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), others[-1]))
+        courses.set(clock, compute_course(timelines[clock][1], courses.bounds(clock), others[-1]))
         if not courses.is_all_sure(clock):
             unsure[clock] = others[-1]
         others.append(courses.of[clock][-1].ahead_ms)
         del unsolved[clock]
     for clock, before_ms in unsure.items():  # events after a pause may have pairs with clocks that were solved later
-        courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), before_ms))
+        courses.set(clock, compute_course(timelines[clock][1], courses.bounds(clock), before_ms))
     return courses
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from broker.durability.barrier import WriteBarrier
-from broker.durability.metadata import MetadataStore, Number
+from broker.durability.metadata import MetadataStore, StoredNumber
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import RlabError, StorageFull, SystemError_
@@ -62,7 +62,7 @@ class Turn:
         self.barrier.answer_send(self.connection, SEND, "t", queue_id, offset)  # type: ignore[arg-type]  # a fake
 
     def commit(self) -> None:
-        Number(self.metadata, "n", replicated=True).save(1)
+        StoredNumber(self.metadata, "n", replicated=True).save(1)
         self.barrier.after_commit(self.outcomes.append)
 
 
@@ -172,14 +172,14 @@ async def test_closing_writes_what_is_left_and_leaves_nothing_for_a_later_turn(t
     turn.send()
     turn.barrier.close()
     assert turn.connection.offsets == [0]
-    Number(turn.metadata, "n", replicated=True).save(9)
+    StoredNumber(turn.metadata, "n", replicated=True).save(9)
     await next_turn()
     assert turn.metadata._pending
 
 
 @with_a_barrier
 async def test_a_response_leaves_once_the_metadata_is_committed(turn: Turn) -> None:
-    Number(turn.metadata, "n", replicated=True).save(1)
+    StoredNumber(turn.metadata, "n", replicated=True).save(1)
     turn.barrier.respond_after_commit(turn.connection, SEND, {"offset": 7}, b"rows")  # type: ignore[arg-type]  # a fake
     assert turn.connection.bodies == []
     await next_turn()
@@ -189,7 +189,7 @@ async def test_a_response_leaves_once_the_metadata_is_committed(turn: Turn) -> N
 @with_a_barrier
 async def test_a_response_whose_metadata_cannot_be_committed_is_the_error(turn: Turn) -> None:
     fail_metadata(turn)
-    Number(turn.metadata, "n", replicated=True).save(1)
+    StoredNumber(turn.metadata, "n", replicated=True).save(1)
     turn.barrier.respond_after_commit(turn.connection, SEND, {"offset": 7})  # type: ignore[arg-type]  # a fake
     await next_turn()
     assert turn.connection.bodies == []

@@ -14,19 +14,19 @@ from broker.durability.changes import (
     PUT,
     Column,
     RowChange,
-    Shape,
     Statement,
+    TableSchema,
     check_changes,
     delete_where,
 )
 from model.errors import InvalidParameter
 
-OFFSETS = Shape(
+OFFSETS = TableSchema(
     "offsets",
     True,
     (Column("g", "text", True, 1), Column("queue_id", "integer", True, 2), Column("n", "integer", False, 0)),
 )
-JOURNAL = Shape("journal", False, (Column("seq", "integer", False, 1), Column("data", "blob", True, 0)))
+JOURNAL = TableSchema("journal", False, (Column("seq", "integer", False, 1), Column("data", "blob", True, 0)))
 
 
 def test_a_shape_makes_the_statements_of_its_table() -> None:
@@ -52,7 +52,7 @@ def test_a_shape_makes_the_statements_of_its_table() -> None:
 
 
 def test_a_shape_is_the_same_after_the_wire() -> None:
-    assert Shape.from_wire(OFFSETS.to_wire()) == OFFSETS
+    assert TableSchema.from_wire(OFFSETS.to_wire()) == OFFSETS
 
 
 def test_a_statement_gives_its_change() -> None:
@@ -97,7 +97,7 @@ def test_a_change_that_does_not_fit_is_refused(kind: Any, values: tuple[Any, ...
 )
 def test_a_shape_with_anything_but_names_and_types_is_refused(wire: Any) -> None:
     with pytest.raises(InvalidParameter):
-        Shape.from_wire(wire)
+        TableSchema.from_wire(wire)
 
 
 def test_changes_come_from_lists_of_three() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.durability.metadata import Journal, MetadataStore, Number, Table
+from broker.durability.metadata import Journal, MetadataStore, StoredNumber, Table
 from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
@@ -124,13 +124,13 @@ def test_a_table_that_is_replaced_has_the_new_rows_only(store: MetadataStore, of
 
 
 def test_numbers_are_0_until_they_are_stored(store: MetadataStore, tmp_path: Path) -> None:
-    runs = Number(store, "runs", replicated=True)
+    runs = StoredNumber(store, "runs", replicated=True)
     assert runs.read() == 0
     runs.save(3)
     runs.save(4)
     store.commit()
     with MetadataStore(tmp_path) as again:
-        assert Number(again, "runs", replicated=True).read() == 4
+        assert StoredNumber(again, "runs", replicated=True).read() == 4
 
 
 # --- journals --------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_the_file_can_be_read_in_between_where_directories_are_shared(tmp_path: 
         MetadataStore(tmp_path, files=files) as store,
         closing(sqlite3.connect(tmp_path / METADATA_NAME, timeout=0)) as other,
     ):
-        Number(store, "n", replicated=True).save(7)
+        StoredNumber(store, "n", replicated=True).save(7)
         store.commit()
         with nullcontext() if is_shared else pytest.raises(sqlite3.OperationalError, match="locked"):
             assert other.execute("select value from numbers").fetchall() == [(7,)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.durability.metadata import Number
+from broker.durability.metadata import StoredNumber
 from broker.leases.table import QueueKey
 from broker.store.disk.directory import METADATA_NAME
 from model.assignment import RequestMode
@@ -131,4 +131,4 @@ async def test_every_room_loads_what_an_old_broker_stored(world: World) -> None:
     assert broker.leases.table.check("g", QueueKey("old", 1), "A", 2**60)
     assert broker.leases.offsets.read("g", "old", 0) == 0
     assert broker.assignment.assignments.mode_of("g", "old").mode is RequestMode.POP
-    assert Number(broker.metadata, "runs", replicated=True).read() == 4
+    assert StoredNumber(broker.metadata, "runs", replicated=True).read() == 4

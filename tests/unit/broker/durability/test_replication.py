@@ -9,7 +9,7 @@ import anyio
 
 from broker.durability.barrier import WriteBarrier
 from broker.durability.changes import RowChange
-from broker.durability.metadata import MetadataStore, Number
+from broker.durability.metadata import MetadataStore, StoredNumber
 from broker.feature import ReplicatingFeature
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
@@ -66,8 +66,8 @@ class Set:
 
     def __init__(self, simulation: Simulation, store: MessageStore, metadata: MetadataStore) -> None:
         self.store, self.metadata, self.loop = store, metadata, simulation.loop
-        self.number = Number(metadata, "n", replicated=True)
-        self.local = Number(metadata, "here", replicated=False)
+        self.number = StoredNumber(metadata, "n", replicated=True)
+        self.local = StoredNumber(metadata, "here", replicated=False)
         self.news: list[int] = []
         self.outcomes: list[RlabError | None] = []
         self.barrier = WriteBarrier(

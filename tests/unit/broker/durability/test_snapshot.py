@@ -9,7 +9,7 @@ from contextlib import closing
 import msgpack
 import pytest
 
-from broker.durability.snapshot import SnapshotLoad, shape_of, snapshot_of
+from broker.durability.snapshot import SnapshotLoad, read_table_schema, take_snapshot
 from model.errors import InvalidParameter
 from model.replica_limits import SNAPSHOT_CHUNK_BYTES
 
@@ -38,7 +38,7 @@ def load_all(db: sqlite3.Connection, chunks: Iterator[bytes]) -> None:
 
 def test_a_large_table_comes_in_parts_of_bounded_size(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     source.executemany("insert into t values (?, ?)", [("x" * 1000, n) for n in range(1000)])
-    load, chunks = SnapshotLoad(target), list(snapshot_of(source, ["t"], []))
+    load, chunks = SnapshotLoad(target), list(take_snapshot(source, ["t"], []))
     assert len(chunks) > 4
     assert max(map(len, chunks)) < 1.1 * SNAPSHOT_CHUNK_BYTES
     for chunk in chunks:
@@ -46,25 +46,25 @@ def test_a_large_table_comes_in_parts_of_bounded_size(source: sqlite3.Connection
         load.add(chunk)
     assert load.is_complete
     assert target.execute("select * from t").fetchall() == source.execute("select * from t").fetchall()
-    assert shape_of(target, "t") == shape_of(source, "t")
+    assert read_table_schema(target, "t") == read_table_schema(source, "t")
 
 
 def test_the_copy_is_of_the_moment_of_the_call(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     source.execute("insert into t values ('a', 1)")
-    chunks = snapshot_of(source, ["t"], [])
+    chunks = take_snapshot(source, ["t"], [])
     source.execute("delete from t")
     load_all(target, chunks)
     assert target.execute("select * from t").fetchall() == [("a", 1)]
 
 
 def test_a_table_that_is_not_there_is_left_out(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
-    load_all(target, snapshot_of(source, ["nothing", "t"], []))
-    assert shape_of(target, "nothing") is None
+    load_all(target, take_snapshot(source, ["nothing", "t"], []))
+    assert read_table_schema(target, "nothing") is None
 
 
 def test_chunks_in_another_order_or_number_are_refused(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     source.execute("insert into t values ('a', 1)")
-    head, rows, end = snapshot_of(source, ["t"], [])
+    head, rows, end = take_snapshot(source, ["t"], [])
     for order in ([rows], [end], [head, head], [head, end], [head, rows, rows, end], [head, rows, end, end], [b"\xc1"]):
         with pytest.raises(InvalidParameter):
             load_all(target, iter(order))
@@ -84,4 +84,4 @@ def test_a_table_with_other_columns_is_refused_with_what_to_do(
 ) -> None:
     target.execute("create table t (a text primary key)")
     with pytest.raises(InvalidParameter, match="run the same version"):
-        SnapshotLoad(target).add(next(snapshot_of(source, ["t"], [])))
+        SnapshotLoad(target).add(next(take_snapshot(source, ["t"], [])))

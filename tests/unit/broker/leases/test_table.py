@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.leases.table import Freed, QueueKey, QueueLeases
+from broker.leases.table import FreedLease, QueueKey, QueueLeases
 from model.quirks import Quirk
 
 Q, R = QueueKey("t", 0), QueueKey("t", 1)
@@ -30,7 +30,7 @@ def test_the_worked_example_of_the_header() -> None:
     assert first.token == 1
     assert locks.acquire("g", "B", Q) is None
     assert owner(locks) == "A"
-    assert locks.release("g", "A", Q, 1) == Freed("g", Q, "A", 1, ("B",))
+    assert locks.release("g", "A", Q, 1) == FreedLease("g", Q, "A", 1, ("B",))
     assert locks.check("g", Q, "A", 1)
     second = locks.acquire("g", "B", Q)
     assert second is not None
@@ -104,7 +104,7 @@ def test_a_grace_keeps_the_leases_of_a_member_that_left_until_its_end() -> None:
     assert locks.owner_left("g", "A", now=5.0, grace_s=60.0) == []
     assert locks.acquire("g", "B", Q) is None
     assert (locks.next_deadline(), locks.expire(64.9)) == (65.0, [])
-    assert locks.expire(65.0) == [Freed("g", Q, "A", 1, ("B",))]
+    assert locks.expire(65.0) == [FreedLease("g", Q, "A", 1, ("B",))]
     assert locks.next_deadline() is None
 
 

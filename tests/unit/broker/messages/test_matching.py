@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.matching import EXAMINED_BYTES, EXAMINED_RECORDS, read_matching, wanted_by
+from broker.messages.matching import EXAMINED_BYTES, EXAMINED_RECORDS, parse_filter, read_matching
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from model.errors import FilterIllegal
@@ -109,9 +109,9 @@ def test_a_record_that_is_not_a_message_has_no_properties(tmp_path: Path) -> Non
 
 
 def test_retry_topics_and_dead_letters_have_no_filter_but_it_is_checked() -> None:
-    assert wanted_by({"topic": "t"}) is None
-    assert wanted_by({"topic": "t", "sql": "price > 10"}) is DEAR
+    assert parse_filter({"topic": "t"}) is None
+    assert parse_filter({"topic": "t", "sql": "price > 10"}) is DEAR
     for topic in ("%RETRY%g", "%DLQ%g"):
-        assert wanted_by({"topic": topic, "sql": "price > 10"}) is None
+        assert parse_filter({"topic": topic, "sql": "price > 10"}) is None
         with pytest.raises(FilterIllegal):
-            wanted_by({"topic": topic, "sql": "price >"})
+            parse_filter({"topic": topic, "sql": "price >"})

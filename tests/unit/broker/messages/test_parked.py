@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from broker.messages.parked import Parked, ParkedRequests, Place
+from broker.messages.parked import ParkedRequest, ParkedRequests, Place
 from remoting.command import REQUEST, Command
 
-Table = ParkedRequests[Parked[str]]
+Table = ParkedRequests[ParkedRequest[str]]
 
 ANY = -1
 
 
 def park(
     table: Table, connection: str = "a", place: Place = ("t", 0), *more: Place, deadline: float = 15.0
-) -> Parked[str]:
-    one = Parked(connection, Command(REQUEST, 11, 1, {}, None), (place, *more), deadline)
+) -> ParkedRequest[str]:
+    one = ParkedRequest(connection, Command(REQUEST, 11, 1, {}, None), (place, *more), deadline)
     table.park(one)
     return one
 

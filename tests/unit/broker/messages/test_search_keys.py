@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.search_keys import Delayed, SearchKeys, id_key, topic_key, unpack_delayed
+from broker.messages.search_keys import DelayedRecord, SearchKeys, id_key, topic_key, unpack_delayed
 from model.limits import MAX_KEYS
 from model.message import Message, encode_payload
 from model.names import SCHEDULE_TOPIC
@@ -33,7 +33,7 @@ def test_a_message_of_a_deleted_topic_keeps_the_name_that_its_producer_gave() ->
 def test_a_parked_message_is_found_as_if_it_were_delivered() -> None:
     parked = msgpack.packb([77, "%RETRY%g", 0, 5, 2, PAYLOAD])
     assert TERMS(3, 0, parked) == TERMS(2, 0, PAYLOAD)
-    assert unpack_delayed(parked) == Delayed(77, "%RETRY%g", 0, 5, 2, PAYLOAD)
+    assert unpack_delayed(parked) == DelayedRecord(77, "%RETRY%g", 0, 5, 2, PAYLOAD)
 
 
 def test_the_mark_of_a_delivery_is_not_a_message() -> None:

@@ -13,12 +13,12 @@ from broker.pop.journal import (
     EXTEND,
     UNDO_DELIVERY,
     Times,
+    apply_entry,
     cut_window,
     decode_offsets,
     decode_window,
     encode_offsets,
     encode_window,
-    play,
 )
 from broker.pop.window import PopWindow
 
@@ -51,13 +51,13 @@ def test_messages_are_not_invisible_for_longer_because_the_clock_was_set_back_be
     [batch] = decode_window(encode_window(window_of(4), TIMES), back).batches.values()
     assert (batch.since, batch.visible_at) == (7.0, 18.0)
     window, sent_ms = PopWindow(3), int(TIMES.now_ms)
-    play(window, (DELIVER, 1, 5, sent_ms, sent_ms + 11_000, "c", 6, [3, 3]), back)
+    apply_entry(window, (DELIVER, 1, 5, sent_ms, sent_ms + 11_000, "c", 6, [3, 3]), back)
     assert window.next_deadline() == 18.0
-    play(window, (EXTEND, 1, 3, 5, 6, sent_ms + 1_000, sent_ms + 61_000), back)
-    play(window, (EXTEND, 1, 4, 5, 6, sent_ms + 1_002, sent_ms + 61_000), back)
-    play(window, (EXTEND, 1, 5, 5, 7, sent_ms + 1_000, sent_ms + 3_000), back)
+    apply_entry(window, (EXTEND, 1, 3, 5, 6, sent_ms + 1_000, sent_ms + 61_000), back)
+    apply_entry(window, (EXTEND, 1, 4, 5, 6, sent_ms + 1_002, sent_ms + 61_000), back)
+    apply_entry(window, (EXTEND, 1, 5, 5, 7, sent_ms + 1_000, sent_ms + 3_000), back)
     assert [batch.visible_at for batch in window.batches.values()] == [67.0, 9.0]
-    play(window, (UNDO_DELIVERY, 1, 6, sent_ms), back)
+    apply_entry(window, (UNDO_DELIVERY, 1, 6, sent_ms), back)
     assert window.next_deadline() == 7.0
 
 
@@ -78,4 +78,4 @@ def test_a_window_ends_where_its_queue_ends(end: int, committed: int, next_offse
 
 def test_an_entry_of_a_kind_that_is_not_known_is_not_passed_over() -> None:
     with pytest.raises(AssertionError, match="kind 99"):
-        play(PopWindow(0), (99, 1), TIMES)
+        apply_entry(PopWindow(0), (99, 1), TIMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.pop.reads import read_due, read_records, read_run
+from broker.pop.reads import read_due, read_new_messages, read_records
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 
@@ -44,9 +44,9 @@ def test_messages_that_were_deleted_are_gone(tmp_path: Path) -> None:
 
 def test_what_a_filter_passes_over_is_behind_the_reader(tmp_path: Path) -> None:
     with store_of(tmp_path) as store:
-        run = read_run(store, 1, 0, 0, max_n=2, max_bytes=10_000, tag_hashes=frozenset([1]))
-        none = read_run(store, 1, 0, 4, max_n=2, max_bytes=10_000, tag_hashes=frozenset([7]))
-        end = read_run(store, 1, 0, 10, max_n=2, max_bytes=10_000)
+        run = read_new_messages(store, 1, 0, 0, max_n=2, max_bytes=10_000, tag_hashes=frozenset([1]))
+        none = read_new_messages(store, 1, 0, 4, max_n=2, max_bytes=10_000, tag_hashes=frozenset([7]))
+        end = read_new_messages(store, 1, 0, 10, max_n=2, max_bytes=10_000)
     assert (list(run.offsets), run.upto) == ([1, 3], 4)
     assert (none.offsets, none.upto) == ((), 10)
     assert (end.offsets, end.upto) == ((), 10)

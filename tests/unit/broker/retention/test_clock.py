@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.retention.clock import Jump, WallClock
+from broker.retention.clock import ClockJump, WallClock
 from model.limits import CLOCK_AWAY_MS, CLOCK_JUMP_MS, MAX_CLOCK_JUMPS
 
 DAY_MS = 24 * 3600 * 1000
@@ -40,7 +40,7 @@ def test_a_clock_that_is_set_back_takes_its_jumps_back() -> None:
     clock.check(DAY_MS, 0.0)
     clock.check(4 * DAY_MS, 0.0)
     assert clock.check(2 * DAY_MS, 0.0) == -2 * DAY_MS
-    assert clock.jumps == [Jump(0, DAY_MS), Jump(DAY_MS, DAY_MS)]
+    assert clock.jumps == [ClockJump(0, DAY_MS), ClockJump(DAY_MS, DAY_MS)]
     clock.check(0, 0.0)
     assert clock.jumps == []
     clock.check(-DAY_MS, 0.0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.retry import delay_table
-from broker.retry.delay_table import NOTHING_DONE, DelayTable, LowWater
+from broker.retry.delay_table import NOTHING_DONE, DelayTable, LowWaterMarks
 from model.errors import SystemBusy
 
 
@@ -30,11 +30,11 @@ def test_a_restart_need_not_look_below_the_first_message_that_still_waits() -> N
     for offset, due_ms in enumerate((50, 10, 30)):
         table.add(offset, due_ms, "t")
     table.done(1, mark=0)
-    assert table.low_water() == LowWater(0, 0), "message 0 waits, and mark 0 says that 1 does not"
+    assert table.low_water() == LowWaterMarks(0, 0), "message 0 waits, and mark 0 says that 1 does not"
     table.done(0, mark=1)
-    assert table.low_water() == LowWater(2, 2)
+    assert table.low_water() == LowWaterMarks(2, 2)
     table.done(2, mark=2)
-    assert table.low_water() == LowWater(3, 3)
+    assert table.low_water() == LowWaterMarks(3, 3)
     assert len(table) == 0
 
 
@@ -49,13 +49,13 @@ def test_a_message_that_could_not_be_delivered_is_redelivered() -> None:
 
 
 def test_what_a_mark_found_at_the_restart_says_is_done_is_not_delivered_again() -> None:
-    table = DelayTable(LowWater(7, 3))
+    table = DelayTable(LowWaterMarks(7, 3))
     table.add(7, 10, "t")
     table.add(8, 20, "t")
     table.done(7, mark=3)
     table.done(2, mark=4)
     assert table.remove_due(100, 10) == [(20, 8)]
-    assert table.low_water() == LowWater(8, 5)
+    assert table.low_water() == LowWaterMarks(8, 5)
 
 
 def test_a_message_waits_until_its_delivery_is_marked() -> None:
@@ -87,7 +87,7 @@ def test_times_move_with_the_clock_and_a_message_that_is_lost_holds_nothing_up()
     assert table.remove_due(0, 10) == [(-30, 1), (-10, 2)]
     assert table.next_due_ms() == 10
     table.forget(0)
-    assert table.low_water() == LowWater(1, 0)
+    assert table.low_water() == LowWaterMarks(1, 0)
 
 
 def test_the_messages_of_a_deleted_topic_are_due_at_once_and_those_of_others_are_not() -> None:
@@ -114,9 +114,9 @@ def test_marks_behind_a_message_that_waits_for_long_are_joined_and_none_is_forgo
         table.done(offset, mark=offset - 1)
     assert len(table._marks) <= 100  # what is bounded is no result
     assert len(table._order) <= 1_100
-    assert table.low_water() == LowWater(0, 0)
+    assert table.low_water() == LowWaterMarks(0, 0)
     table.done(0, mark=9_999)
-    assert table.low_water() == LowWater(10_000, 10_000)
+    assert table.low_water() == LowWaterMarks(10_000, 10_000)
 
 
 def test_the_times_of_messages_are_those_that_the_clock_has_made_them() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import damage
-from broker.store.damage import Damage, DamageLog
+from broker.store.damage import DamagedRange, DamageLog
 
 
 def test_ranges_that_touch_become_one() -> None:
@@ -17,8 +17,8 @@ def test_ranges_that_touch_become_one() -> None:
     log.add("s", (1, 0), 6, 8)
     log.add("s", (1, 1), 6, 8)
     assert log.report() == (
-        Damage(segment="s", topic_id=1, queue_id=0, first_offset=5, end_offset=9),
-        Damage(segment="s", topic_id=1, queue_id=1, first_offset=6, end_offset=8),
+        DamagedRange(segment="s", topic_id=1, queue_id=0, first_offset=5, end_offset=9),
+        DamagedRange(segment="s", topic_id=1, queue_id=1, first_offset=6, end_offset=8),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.damage import Damage
+from broker.store.damage import DamagedRange
 from broker.store.disk.errors import StoreEpochTooLow, StoreNotWritable, StoreUnusable
 from broker.store.ends import FILE_NAME
 from broker.store.segments.epochs import Epoch
@@ -91,7 +91,7 @@ def test_an_acknowledged_message_that_is_torn_off_is_reported_and_its_offset_is_
     store.close()
     (segment,) = directory.glob("*.log")
     segment.write_bytes(segment.read_bytes()[: left - 47])
-    lost = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=2, end_offset=3)
+    lost = DamagedRange(segment=segment.name, topic_id=1, queue_id=0, first_offset=2, end_offset=3)
     for _ in range(2):
         with open_store(directory) as store:
             assert store.damage.collect_new() == [lost]
@@ -266,7 +266,7 @@ def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_r
     segment.write_bytes(segment.read_bytes()[: -47 * 2 - 1])
     for _ in range(2):
         with open_store(tmp_path) as store:
-            expected = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=7, end_offset=10)
+            expected = DamagedRange(segment=segment.name, topic_id=1, queue_id=0, first_offset=7, end_offset=10)
             assert store.damage.report() == (expected,)
             assert store.max_offset(1, 0) == 10
             assert offsets(store) == list(range(7))

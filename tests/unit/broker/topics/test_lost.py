@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.topics.lost import lost_topics, metadata_missing, metadata_too_old, recreated
+from broker.topics.lost import lost_topics, metadata_missing, metadata_too_old, topics_to_recreate
 from model.topic_route import Perm, TopicConfig
 
 NAMES = st.sampled_from(["a", "b", "recovered-3", "recovered-3-again"])
@@ -26,7 +26,7 @@ def test_a_number_above_the_last_one_is_lost_and_one_below_it_was_deleted() -> N
 
 
 def test_a_topic_is_recreated_as_the_log_has_it_or_as_its_messages_say_or_by_its_number() -> None:
-    made = recreated({4: 1, 7: 3, 9: 2}, {4: config("orders")}, {7: "payments"}, ())
+    made = topics_to_recreate({4: 1, 7: 3, 9: 2}, {4: config("orders")}, {7: "payments"}, ())
     assert made == {
         4: config("orders"),
         7: config("payments", 3, Perm.READ | Perm.WRITE),
@@ -35,7 +35,7 @@ def test_a_topic_is_recreated_as_the_log_has_it_or_as_its_messages_say_or_by_its
 
 
 def test_of_two_topics_of_one_name_the_newer_has_it() -> None:
-    made = recreated({4: 1, 7: 1}, {4: config("orders", 1), 7: config("orders", 2)}, {}, ())
+    made = topics_to_recreate({4: 1, 7: 1}, {4: config("orders", 1), 7: config("orders", 2)}, {}, ())
     assert made == {7: config("orders", 2), 4: config("recovered-4", 1, Perm.READ | Perm.WRITE)}
 
 
@@ -48,7 +48,7 @@ def test_of_two_topics_of_one_name_the_newer_has_it() -> None:
 def test_every_lost_topic_is_recreated_and_no_name_is_used_twice(
     lost: dict[int, int], stored: dict[int, TopicConfig], seen: dict[int, str], taken: set[str]
 ) -> None:
-    made = recreated(lost, stored, seen, taken)
+    made = topics_to_recreate(lost, stored, seen, taken)
     assert made.keys() == lost.keys()
     names = [each.topic for each in made.values()]
     assert len({*names, *taken}) == len(names) + len(taken)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.durability.metadata import Number
+from broker.durability.metadata import StoredNumber
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, QueryNotFound, TopicNotExist
@@ -131,7 +131,7 @@ def test_messages_of_no_topic_are_dropped_and_their_number_is_not_given_again(
         assert rooms.core.store.queues() == [(known, 0)]
         assert rooms.topics.ensure_dlq("g").topic_id == known + 2
         rooms.core.metadata.commit()
-        assert Number(rooms.core.metadata, "last_topic_id", replicated=True).read() == known + 2
+        assert StoredNumber(rooms.core.metadata, "last_topic_id", replicated=True).read() == known + 2
     assert f"topic id {known + 1}" in caplog.text
     with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
         assert store.queues() == [(known, 0)]

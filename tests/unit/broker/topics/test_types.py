@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from broker.topics.table import TopicTable
-from broker.topics.types import check_type, check_types, type_of
+from broker.topics.types import check_type, check_types, message_type_of_payload
 from model.errors import MessageIllegal
 from model.message import MESSAGE_GROUP, Message, encode_payload
 from model.topic_route import MessageType, TopicConfig
@@ -20,16 +20,16 @@ PLAIN, GROUPED = payload(other="x"), payload(**{MESSAGE_GROUP: "g"})
 
 
 def test_the_type_of_a_message_follows_from_how_it_is_sent_and_from_its_message_group() -> None:
-    assert type_of(PLAIN) is MessageType.NORMAL
-    assert type_of(GROUPED) is MessageType.FIFO
-    assert type_of(payload(**{MESSAGE_GROUP: ""})) is MessageType.NORMAL
-    assert type_of(GROUPED, is_delayed=True) is MessageType.DELAY
-    assert type_of(GROUPED, is_half=True) is MessageType.TRANSACTION
+    assert message_type_of_payload(PLAIN) is MessageType.NORMAL
+    assert message_type_of_payload(GROUPED) is MessageType.FIFO
+    assert message_type_of_payload(payload(**{MESSAGE_GROUP: ""})) is MessageType.NORMAL
+    assert message_type_of_payload(GROUPED, is_delayed=True) is MessageType.DELAY
+    assert message_type_of_payload(GROUPED, is_half=True) is MessageType.TRANSACTION
 
 
 @pytest.mark.parametrize("odd", [b"", b"\xc1", msgpack.packb([]), msgpack.packb(["t", b"m", "", [], 3, 0, "id"])])
 def test_a_payload_of_another_form_has_no_message_group(odd: bytes) -> None:
-    assert type_of(odd) is MessageType.NORMAL
+    assert message_type_of_payload(odd) is MessageType.NORMAL
 
 
 def test_a_refusal_names_both_types_and_the_remedies() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.group.offsets import document_of, offsets_of
+from cli.group.offsets import offsets_document, read_offsets
 from client.admin.records import GroupInfo, QueueProgress
 from model.errors import ConfigError, InvalidParameter
 from model.message_queue import MessageQueue
@@ -39,18 +39,18 @@ def info_of(*queues: tuple[MessageQueue, int | None], unreachable: tuple[str, ..
 
 def test_what_was_committed_is_exported_that_of_retries_too_and_read_again(tmp_path: Path) -> None:
     first, second, again = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("%RETRY%g", "a", 0)
-    document = document_of(info_of((first, 0), (second, None), (again, 3)))
+    document = offsets_document(info_of((first, 0), (second, None), (again, 3)))
     assert document == {"format": 1, "group": "g", "offsets": [["t", "a", 0, 0], ["%RETRY%g", "a", 0, 3]]}
-    assert offsets_of(written(tmp_path / "file", document)) == ("g", {("t", 0): [first], ("%RETRY%g", 3): [again]})
+    assert read_offsets(written(tmp_path / "file", document)) == ("g", {("t", 0): [first], ("%RETRY%g", 3): [again]})
 
 
 def test_offsets_that_are_not_all_known_are_not_exported() -> None:
     with pytest.raises(ConfigError, match="their offsets are missing: b, c"):
-        document_of(info_of((MessageQueue("t", "a", 0), 0), unreachable=("b", "c")))
+        offsets_document(info_of((MessageQueue("t", "a", 0), 0), unreachable=("b", "c")))
 
 
 def test_queues_of_one_topic_with_one_offset_are_reset_together(tmp_path: Path) -> None:
-    assert offsets_of(written(tmp_path / "file", GOOD)) == (
+    assert read_offsets(written(tmp_path / "file", GOOD)) == (
         "g",
         {("t", 5): [MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)], ("u", 7): [MessageQueue("u", "b", 0)]},
     )
@@ -72,6 +72,6 @@ def test_queues_of_one_topic_with_one_offset_are_reset_together(tmp_path: Path) 
 )
 def test_what_was_not_exported_is_refused(tmp_path: Path, document: Any, why: str) -> None:
     with pytest.raises((ConfigError, InvalidParameter), match=why):
-        offsets_of(written(tmp_path / "file", document))
+        read_offsets(written(tmp_path / "file", document))
     with pytest.raises(ConfigError, match="cannot read"):
-        offsets_of(tmp_path / "missing")
+        read_offsets(tmp_path / "missing")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import typer
 
-from cli.group.reset import parse_reset_target, print_resets, queue_of, time_of
+from cli.group.reset import parse_queue, parse_reset_target, parse_time, print_resets
 from client.config import wall_clock_ms
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
@@ -34,11 +34,11 @@ def test_each_option_says_where_to(to: str | None, to_offset: int | None, shift:
 
 
 def test_a_time_may_be_iso_or_how_long_ago() -> None:
-    assert time_of("2026-01-31T12:00:00+00:00") == datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000
+    assert parse_time("2026-01-31T12:00:00+00:00") == datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000
     for text, seconds in (("90s", 90), ("5m", 300), ("1h", 3600), ("2d", 172_800)):
         before = wall_clock_ms()
-        assert before - seconds * 1000 - 1 <= time_of(text) <= wall_clock_ms() - seconds * 1000
-    assert time_of("1970-01-01T00:00:00+00:00") == 0
+        assert before - seconds * 1000 - 1 <= parse_time(text) <= wall_clock_ms() - seconds * 1000
+    assert parse_time("1970-01-01T00:00:00+00:00") == 0
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_time_may_be_iso_or_how_long_ago() -> None:
 )
 def test_what_is_not_a_time_is_reported_what_one_looks_like(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="90s, 5m, 1h, 2d"):
-        time_of(text)
+        parse_time(text)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_options_that_say_nothing_or_nonsense_are_refused(
 
 
 def test_a_queue_is_named_by_its_broker_and_number_or_as_other_commands_print_it() -> None:
-    assert queue_of("t", "broker-a:1") == queue_of("t", str(Q1)) == Q1
+    assert parse_queue("t", "broker-a:1") == parse_queue("t", str(Q1)) == Q1
     for wrong in ("1", "broker-a", "broker-a:", ":1", "broker-a:-1", "broker-a:x"):
         with pytest.raises(typer.BadParameter, match="as in broker-a:3"):
-            queue_of("t", wrong)
+            parse_queue("t", wrong)
 
 
 def test_what_became_of_each_queue_is_shown_and_what_was_cut_is_noted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.consume import Consuming, broadcast_options, document_of, start_of
+from cli.messages.consume import Consuming, broadcast_options, message_document, parse_start
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
@@ -237,17 +237,17 @@ def test_an_output_that_cannot_be_written_ends_it_and_loses_nothing(
     ],
 )
 def test_a_group_starts_at_an_end_or_at_a_time(text: str, start: tuple[ConsumeFrom, int]) -> None:
-    assert start_of(text) == start
+    assert parse_start(text) == start
 
 
 def test_a_time_without_zone_is_local() -> None:
     local = datetime(2023, 11, 14, 22, 13, 20)
-    assert start_of(local.isoformat())[1] == int(local.astimezone(UTC).timestamp() * 1000)
+    assert parse_start(local.isoformat())[1] == int(local.astimezone(UTC).timestamp() * 1000)
     for text in ("yesterday", "-1h", "0001-01-02", "1969-12-31T00:00:00+00:00"):
         with pytest.raises(
             typer.BadParameter, match=f"--from '{re.escape(text)}': use earliest, latest, a time since 1970"
         ):
-            start_of(text)
+            parse_start(text)
 
 
 def message(body: bytes) -> MessageExt:
@@ -255,7 +255,7 @@ def message(body: bytes) -> MessageExt:
 
 
 def test_a_body_that_is_not_text_is_reported_in_base64() -> None:
-    assert document_of(message("grün".encode())) == {
+    assert message_document(message("grün".encode())) == {
         "body": "grün",
         "topic": "t",
         "queue": "t@a:1",
@@ -267,7 +267,7 @@ def test_a_body_that_is_not_text_is_reported_in_base64() -> None:
         "stored_ms": 3,
         "message_id": "id",
     }
-    assert document_of(message(b"\xff\x00"))["body_base64"] == "/wA="
+    assert message_document(message(b"\xff\x00"))["body_base64"] == "/wA="
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.produce import MAX_FAILURES_IN_A_ROW, Sending, opened
+from cli.messages.produce import MAX_FAILURES_IN_A_ROW, Sending, open_input
 from client.produce.producer import Producer
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_, TopicNotExist
 from model.message import MESSAGE_GROUP, Message, SendResult
@@ -170,15 +170,15 @@ def test_after_many_failures_in_a_row_the_rest_is_not_tried(capsys: pytest.Captu
 
 def test_lines_come_from_the_file_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("x")
-    with opened(tmp_path / "lines", None) as fd:
+    with open_input(tmp_path / "lines", None) as fd:
         assert fd not in (None, 0)
-    with opened(Path("-"), 3) as fd:
+    with open_input(Path("-"), 3) as fd:
         assert fd == 0
-    with opened(None, None) as fd:
+    with open_input(None, None) as fd:
         assert fd == 0
-    with opened(None, 3) as fd:
+    with open_input(None, 3) as fd:
         assert fd is None
-    with pytest.raises(ConfigError, match=r"cannot read .*nope: No such file"), opened(tmp_path / "nope", None):
+    with pytest.raises(ConfigError, match=r"cannot read .*nope: No such file"), open_input(tmp_path / "nope", None):
         pass
 
 

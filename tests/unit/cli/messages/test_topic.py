@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.topic import print_route, route_document, use_of
+from cli.messages.topic import permission_text, print_route, route_document
 from model.topic_route import READ_WRITE, BrokerData, MessageType, Perm, QueueData, TopicConfig, TopicRoute
 
 
@@ -60,7 +60,7 @@ def test_the_document_of_a_route_counts_what_can_be_used() -> None:
 
 def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
     config = TopicConfig(topic="t", read_queue_nums=2, write_queue_nums=1)
-    assert [use_of(config, queue_id) for queue_id in range(3)] == ["rw", "r-", "--"]
+    assert [permission_text(config, queue_id) for queue_id in range(3)] == ["rw", "r-", "--"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.security.options import access_of, grpc_tls_of, http_key_for, secured, tls_of
+from cli.security.options import grpc_tls_of, read_access, read_http_port_key, read_tls, secured
 from cli.variables import NOT_OPTIONS
 from model.errors import ConfigError
 from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
@@ -15,9 +15,9 @@ from remoting.security.tls.on_demand import TlsChoice
 def test_a_network_takes_access_control_or_the_word_insecure() -> None:
     for listen in ("0.0.0.0:1", "10.0.0.1:1", "[::]:1"):
         with pytest.raises(ConfigError, match="--access FILE, or pass --insecure"):
-            access_of(None, listen, insecure=False)
-        assert access_of(None, listen, insecure=True) is None
-        assert access_of(Path("users.toml"), listen, insecure=False) is not None
+            read_access(None, listen, insecure=False)
+        assert read_access(None, listen, insecure=True) is None
+        assert read_access(Path("users.toml"), listen, insecure=False) is not None
 
 
 def test_an_http_port_on_a_network_takes_a_key_or_certificates_or_the_word_insecure(
@@ -27,26 +27,26 @@ def test_an_http_port_on_a_network_takes_a_key_or_certificates_or_the_word_insec
         monkeypatch.delenv(variable, raising=False)
     for listen in ("0.0.0.0:1", "10.0.0.1:1", "[::]:1"):
         with pytest.raises(ConfigError, match=r"--metrics .*RLAB_HTTP_KEY_FILE .* or pass --insecure"):
-            http_key_for(listen, False, "--metrics")
-        assert http_key_for(listen, True) is None
-        assert http_key_for(listen, False, certificates=True) is None
-    assert http_key_for("127.0.0.1:1", False) is None
-    assert http_key_for(None, False) is None
+            read_http_port_key(listen, False, "--metrics")
+        assert read_http_port_key(listen, True) is None
+        assert read_http_port_key(listen, False, certificates=True) is None
+    assert read_http_port_key("127.0.0.1:1", False) is None
+    assert read_http_port_key(None, False) is None
     monkeypatch.setenv("RLAB_HTTP_KEY", "metrics:" + "07" * 32)
     for listen in ("0.0.0.0:1", "127.0.0.1:1"):
-        key = http_key_for(listen, False)
+        key = read_http_port_key(listen, False)
         assert key is not None
         assert key.user == "metrics"
 
 
 def test_certificates_are_a_pair_and_the_authority_of_clients_is_for_servers_that_have_one() -> None:
     cert, key, client_ca = Path("cert.pem"), Path("key.pem"), Path("ca.pem")
-    assert tls_of(None, None, None) is None
-    assert tls_of(cert, key, None) == TlsFiles(cert=cert, key=key)
-    assert tls_of(cert, key, client_ca) == TlsFiles(cert=cert, key=key, client_ca=client_ca)
+    assert read_tls(None, None, None) is None
+    assert read_tls(cert, key, None) == TlsFiles(cert=cert, key=key)
+    assert read_tls(cert, key, client_ca) == TlsFiles(cert=cert, key=key, client_ca=client_ca)
     for given in ((cert, None, None), (None, key, None), (None, None, client_ca), (cert, None, client_ca)):
         with pytest.raises(ConfigError, match="both --tls-cert and --tls-key"):
-            tls_of(*given)
+            read_tls(*given)
 
 
 def test_tls_on_demand_is_a_choice_or_a_file_and_has_no_place_beside_tls_for_all(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_tls_on_demand_is_a_choice_or_a_file_and_has_no_place_beside_tls_for_all
 
 
 def test_this_machine_takes_neither() -> None:
-    assert access_of(None, "127.0.0.1:1", insecure=False) is None
-    assert access_of(None, "localhost:1", insecure=False) is None
+    assert read_access(None, "127.0.0.1:1", insecure=False) is None
+    assert read_access(None, "localhost:1", insecure=False) is None
 
 
 def test_the_variables_of_keys_are_taken_for_no_misspelt_option() -> None:

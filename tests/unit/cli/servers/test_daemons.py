@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.servers.daemons import announce, dialable, flushed
+from cli.servers.daemons import announce, dialable, flush_regularly
 from cli.servers.trace_file import TraceFile
 from model.errors import ConfigError
 from model.events import Event, EventKind
@@ -52,13 +52,13 @@ def test_a_trace_file_can_be_read_while_it_is_being_written(tmp_path: Path) -> N
 
     async def main(simulation: Simulation) -> None:
         with TraceFile(path) as file:
-            async with flushed(file):
+            async with flush_regularly(file):
                 file.write(Event(1.0, "n", 1, EventKind.BROKER_UP.value))
                 assert path.read_bytes() == b""
                 await anyio.sleep(TRACE_FLUSH_INTERVAL_S)
                 await anyio.lowlevel.checkpoint()
                 assert path.read_bytes().count(b"\n") == 1
-            async with flushed(None):
+            async with flush_regularly(None):
                 pass
 
     run_simulation(main)

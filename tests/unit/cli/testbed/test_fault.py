@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.testbed.fault import request_of
+from cli.testbed.fault import fault_request
 from model.errors import InvalidParameter
 
 
@@ -30,7 +30,7 @@ from model.errors import InvalidParameter
 )
 def test_a_command_line_means_one_request(line: str, method: str, path: str, body: dict[str, Any] | None) -> None:
     verb, *words = line.split()
-    assert request_of(verb, words) == (method, path, body)
+    assert fault_request(verb, words) == (method, path, body)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_command_line_means_one_request(line: str, method: str, path: str, bod
 def test_a_line_that_lacks_something_is_refused_in_one_line(line: str, says: str) -> None:
     verb, *words = line.split()
     with pytest.raises(InvalidParameter, match=says):
-        request_of(verb, words)
+        fault_request(verb, words)
 
 
 def test_without_an_address_it_says_where_that_comes_from_and_no_one_there_is_one_line() -> None:

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.testbed.labs import ANSWERS, PAGE, PROGRAMME, SHIPPED, TRACE, still_wrong
-from testbed.runs.lesson import lesson_of, template_of
-from traces.check.reading import event_of
+from testbed.runs.lesson import make_template, parse_lesson
+from traces.check.reading import parse_event
 
 LESSONS = sorted(path.parent for path in SHIPPED.glob("*/lab.toml"))
 
 
 def test_there_are_fourteen_lessons_of_ten_to_thirty_minutes() -> None:
-    lessons = [lesson_of(folder.name, (folder / "lab.toml").read_text(encoding="utf-8")) for folder in LESSONS]
+    lessons = [parse_lesson(folder.name, (folder / "lab.toml").read_text(encoding="utf-8")) for folder in LESSONS]
     assert len(lessons) == 14
     assert all(10 <= lesson.minutes <= 30 for lesson in lessons)
     listed = json.loads(CliRunner().invoke(app, ["lab", "list", "--json"]).stdout)["lessons"]
@@ -29,9 +29,9 @@ def test_there_are_fourteen_lessons_of_ten_to_thirty_minutes() -> None:
 @pytest.mark.simulation
 @pytest.mark.parametrize("folder", LESSONS, ids=lambda folder: folder.name)
 def test_a_lesson_is_done_with_its_solution_and_not_before(folder: Path, tmp_path: Path) -> None:
-    lesson = lesson_of(folder.name, (folder / "lab.toml").read_text(encoding="utf-8"))
+    lesson = parse_lesson(folder.name, (folder / "lab.toml").read_text(encoding="utf-8"))
     shutil.copyfile(folder / PROGRAMME, tmp_path / PROGRAMME)
-    (tmp_path / ANSWERS).write_text(template_of(lesson), encoding="utf-8")
+    (tmp_path / ANSWERS).write_text(make_template(lesson), encoding="utf-8")
     wrong = still_wrong(lesson, folder, tmp_path)
     assert len(wrong) >= len(lesson.asks) + (lesson.repair is not None)
     for solved in (folder / "solution").iterdir():
@@ -49,7 +49,7 @@ def test_a_lesson_is_started_checked_and_begun_again(tmp_path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", (work / PAGE).read_text(encoding="utf-8"))
     assert [link for link in links if not (work / link).is_file()] == [], "read from the folder of the work"
     assert len(links) > 1
-    assert event_of((work / TRACE).read_bytes().splitlines()[0]).node
+    assert parse_event((work / TRACE).read_bytes().splitlines()[0]).node
     assert "exists: go on with it" in CliRunner().invoke(app, ["lab", "start", "route", *options]).stderr
     (work / ANSWERS).write_text('trigger = "TIMER"\n', encoding="utf-8")
     checked = CliRunner().invoke(app, ["lab", "check", "1", *options])

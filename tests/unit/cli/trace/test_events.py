@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from cli.trace.events import Skipped, follow_topic, read_files
+from cli.trace.events import SkippedLines, follow_topic, read_files
 from model.errors import ConfigError
 from model.event_log import encode_events
 from tests.unit.traces.check.histories import clean, numbered
@@ -19,7 +19,7 @@ from traces.figures.clocks.clocks import Clocks
 def test_files_are_read_in_order_and_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
     events, path = numbered(clean()), tmp_path / "t.jsonl"
     path.write_bytes(b"garbage\n\n" + encode_events(reversed(events)) + b"{}\n")
-    skipped = Skipped()
+    skipped = SkippedLines()
     assert list(read_files([path], skipped)) == events
     assert (skipped.n, skipped.first) == (2, "not an event: b'garbage\\n'")
 
@@ -27,7 +27,7 @@ def test_files_are_read_in_order_and_lines_that_are_not_events_are_counted(tmp_p
 def test_a_trace_is_read_with_the_right_times_of_a_client_whose_clock_is_a_day_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events, skipped = numbered(clean()), Skipped()
+    events, skipped = numbered(clean()), SkippedLines()
     paths = [tmp_path / "brokers.jsonl", tmp_path / "c1.jsonl"]
     paths[0].write_bytes(encode_events(event for event in events if event.node != "c1"))
     wrong = [event._replace(t_ms=event.t_ms + 86_400_000) for event in events if event.node == "c1"]
@@ -44,7 +44,7 @@ def test_a_trace_is_read_with_the_right_times_of_a_client_whose_clock_is_a_day_o
 
 def test_a_file_that_is_not_there_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name a file of JSON Lines, or - for standard input"):
-        list(read_files([tmp_path / "gone"], Skipped()))
+        list(read_files([tmp_path / "gone"], SkippedLines()))
 
 
 def test_a_trace_that_never_rests_is_followed_from_its_first_read_on() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cli.trace.make_report import SHORT_TRACE_BYTES, is_short, page_of
+from cli.trace.make_report import SHORT_TRACE_BYTES, is_short, page_path
 
 
 def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_folder_or_more_of_them_is_none(
@@ -20,4 +20,4 @@ def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_fold
 
 
 def test_the_page_is_named_by_its_whole_path(tmp_path: Path) -> None:
-    assert page_of(tmp_path / "out" / ".." / "out") == tmp_path / "out" / "index.html"
+    assert page_path(tmp_path / "out" / ".." / "out") == tmp_path / "out" / "index.html"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from client.admin.expected_owners import compute_expected_owners, group_info, members_of, newest_assignment
+from client.admin.expected_owners import compute_expected_owners, group_info, merge_members, newest_assignment
 from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, QueueProgress
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
@@ -67,13 +67,15 @@ def target(reports: list[GroupReport], *routes: TopicRoute) -> dict[MessageQueue
         )
         for each in reports
     }
-    return compute_expected_owners("g", members_of(reports), {each.topic: each for each in routes}, views, STRATEGIES)
+    return compute_expected_owners(
+        "g", merge_members(reports), {each.topic: each for each in routes}, views, STRATEGIES
+    )
 
 
 def test_members_are_put_together_from_what_every_broker_says() -> None:
     stale = member("c1", "old", expires_in_s=1.0, queues=(queue("a", 1),))
     fresh = member("c1", "t", "u", expires_in_s=50.0, queues=(queue("b", 0),))
-    (one, two) = members_of([report("a", stale), report("b", member("c2"), fresh)])
+    (one, two) = merge_members([report("a", stale), report("b", member("c2"), fresh)])
     assert (one.client_id, one.brokers, one.queues) == ("c1", ("a", "b"), (queue("a", 1), queue("b", 0)))
     assert [subscription.topic for subscription in one.subscriptions] == ["t", "u"]
     assert (two.client_id, two.brokers, two.expires_in_s) == ("c2", ("b",), 100.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgpack
 
-from client.admin.group_settings import settings_in
+from client.admin.group_settings import settings_by_broker
 from client.admin.requests import Answer
 from model.errors import ConnectFailed, RequestCodeNotSupported
 from model.group_settings import GroupSettings
@@ -20,5 +20,5 @@ def test_brokers_that_know_no_settings_or_do_not_answer_are_left_out() -> None:
         "a": answer,
         "d": ConnectFailed("away"),
     }
-    assert list(settings_in(answers)) == ["a", "c"]
-    assert settings_in(answers)["a"] == settings
+    assert list(settings_by_broker(answers)) == ["a", "c"]
+    assert settings_by_broker(answers)["a"] == settings

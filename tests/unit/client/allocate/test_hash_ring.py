@@ -14,7 +14,7 @@ from client.allocate.hash_ring import (
     deal,
     deal_evenly,
     next_points,
-    placed,
+    order_by_position,
     points_of,
     positions_of,
     ring_of,
@@ -26,7 +26,7 @@ RING = Ring(np.array([10, 30, 50]), np.array([A, B, A]))
 
 
 def at(*positions: int) -> Positions:
-    return placed(np.array(positions))
+    return order_by_position(np.array(positions))
 
 
 def dealt(positions: Positions, rooms: list[int], extra: int = 0) -> list[int]:
@@ -80,7 +80,7 @@ def test_queues_of_one_broker_lie_apart_and_a_new_one_moves_none() -> None:
     assert after[:40] == before
     gaps = [b - a for a, b in itertools.pairwise(sorted(after))]
     assert max(gaps) < 3 * min(gaps)
-    assert list(placed(positions_of(queues)).order) == sorted(range(64), key=after.__getitem__)
+    assert list(order_by_position(positions_of(queues)).order) == sorted(range(64), key=after.__getitem__)
 
 
 def test_a_queue_lies_where_it_lies_alone_however_many_queues_its_brokers_have() -> None:

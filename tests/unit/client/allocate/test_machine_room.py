@@ -13,7 +13,7 @@ from client.allocate import (
     AllocateMessageQueueByConfig,
     AllocateMessageQueueByMachineRoom,
 )
-from client.allocate.machine_room import room_in
+from client.allocate.machine_room import parse_machine_room
 from model.message_queue import MessageQueue
 
 
@@ -35,7 +35,7 @@ def queues(*brokers: str, count: int = 4) -> list[MessageQueue]:
     ],
 )
 def test_a_broker_name_has_two_parts_as_java_splits_it(broker: str, room: str | None) -> None:
-    assert room_in(broker) == room
+    assert parse_machine_room(broker) == room
 
 
 def test_each_member_has_a_block_and_the_rest_is_dealt_from_the_end() -> None:

@@ -17,7 +17,7 @@ from model.errors import UsageError
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from testbed.simulation.cluster.cluster import SimulatedCluster
 
 
@@ -50,7 +50,7 @@ class FakeMember(GroupMember):
             consume_from=ConsumeFrom.LAST_OFFSET,
             strategy="AVG",
             session_timeout_s=self.session_timeout_s,
-            subscriptions=tuple(subscription_of(topic, "*", 1) for topic in self.topics()),
+            subscriptions=tuple(make_subscription(topic, "*", 1) for topic in self.topics()),
         )
 
     async def rebalance(self, due: RebalancePass) -> bool:

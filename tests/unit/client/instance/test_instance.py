@@ -24,7 +24,7 @@ from model.limits import (
 )
 from model.names import TRACE_TOPIC
 from namesrv.faults import NameServerFaults
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from testbed.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
@@ -190,7 +190,7 @@ def test_a_changed_route_wakes_the_groups_that_read_the_topic_and_no_other(simul
                 await settled(instance, member)
             of_t.passes.clear()
             hook = NameServerFaults(cluster.name_servers["namesrv-1"].running.server).hook(Random(1))
-            hook.begin(fault_of({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
+            hook.begin(parse_fault({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
             await cluster.create_topic("t", queues=3)
             await instance.update_routes(("t", "u"), "root/1")
             await instance.update_routes(("t", "u"), "root/2")

@@ -10,7 +10,7 @@ import anyio
 import msgpack
 import pytest
 
-from client.config import SpokenDialect
+from client.config import ServerDialect
 from client.instance.name_servers import NameServers
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, ServiceNotAvailable, TopicNotExist
 from model.topic_route import TopicRoute
@@ -257,14 +257,14 @@ class HangsUp(asyncio.BaseProtocol):
         transport.close()
 
 
-@pytest.mark.parametrize("wanted", [SpokenDialect.AUTO, SpokenDialect.ROCKETMQ])
-def test_servers_that_hang_up_on_our_protocol_are_asked_in_rocketmqs(wanted: SpokenDialect) -> None:
+@pytest.mark.parametrize("wanted", [ServerDialect.AUTO, ServerDialect.ROCKETMQ])
+def test_servers_that_hang_up_on_our_protocol_are_asked_in_rocketmqs(wanted: ServerDialect) -> None:
     async def main(simulation: Simulation) -> None:
         server = await asyncio.get_running_loop().create_server(OnlyRocketmq, "n1", 9876)
         async with RemotingClient(rng=Random(1), codec_of=wanted.codec_of()) as remoting:
             servers = NameServers(remoting, ADDRESSES[:1], Random(1), TIMEOUT_S)
             found, host = await servers.find_dialect(wanted)
-            assert (found, bool(host)) == (SpokenDialect.ROCKETMQ, True)
+            assert (found, bool(host)) == (ServerDialect.ROCKETMQ, True)
         server.close()
         await anyio.sleep(1)  # until it has seen that its connections are closed
 
@@ -285,7 +285,7 @@ def test_a_server_of_ours_that_hangs_up_while_another_starts_is_not_taken_for_ro
         handlers = dict.fromkeys((STATE, RequestCode.GET_BROKER_CLUSTER_INFO), answer)
         killed = await asyncio.get_running_loop().create_server(HangsUp, "n1", 9876)
         async with killed, serve(handlers, "n2:9876", dialects=[name_server_dialect()]):
-            assert (await world.servers().find_dialect(SpokenDialect.AUTO))[0] is SpokenDialect.RLAB
+            assert (await world.servers().find_dialect(ServerDialect.AUTO))[0] is ServerDialect.RLAB
             assert asked == [STATE, RequestCode.GET_BROKER_CLUSTER_INFO, STATE], "ours, then RocketMQ's, then ours"
 
     world.run(scenario)
@@ -299,8 +299,8 @@ def test_servers_of_ours_and_those_that_are_away_are_not_asked_in_another_protoc
         servers = world.servers()
         if down:
             with pytest.raises(ConnectFailed, match="cannot connect"):
-                await servers.find_dialect(SpokenDialect.AUTO)
+                await servers.find_dialect(ServerDialect.AUTO)
         else:
-            assert (await servers.find_dialect(SpokenDialect.AUTO))[0] is SpokenDialect.RLAB
+            assert (await servers.find_dialect(ServerDialect.AUTO))[0] is ServerDialect.RLAB
 
     world.run(scenario)

@@ -10,7 +10,7 @@ from client.trigger import Trigger
 from model.replica_limits import ROUTE_NOTICE_SPREAD_S, ROUTE_NOTICE_WINDOW_S
 from namesrv.faults import NameServerFaults
 from remoting.command import ONE_WAY, Command
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -86,7 +86,7 @@ def test_a_lost_notification_is_healed_by_the_polls(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         hook = NameServerFaults(cluster.name_servers["namesrv-1"].running.server).hook(Random(1))
-        hook.begin(fault_of({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
+        hook.begin(parse_fault({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
         async with running_instance(cluster, route_poll_interval_s=10.0) as instance:
             await introduce(instance, FakeMember())
             await anyio.sleep(5)

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.instance.user_code import EXITS, UserCode, is_failure, log_failure, name_of, observing
+from client.instance.user_code import EXITS, UserCode, function_name, is_failure, log_failure, observing
 from client.listeners.threads import DaemonThreads
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -149,10 +149,10 @@ class Callee:
 
 def test_names_are_those_by_which_users_find_their_code() -> None:
     here = "tests.unit.client.instance.test_user_code"
-    assert name_of(raising) == f"{here}.raising"
-    assert name_of(Callee().method) == f"{here}.Callee.method"
-    assert name_of(Callee()) == f"{here}.Callee"
-    assert name_of(functools.partial(raising, ValueError)) == "functools.partial"
+    assert function_name(raising) == f"{here}.raising"
+    assert function_name(Callee().method) == f"{here}.Callee.method"
+    assert function_name(Callee()) == f"{here}.Callee"
+    assert function_name(functools.partial(raising, ValueError)) == "functools.partial"
 
 
 @pytest.mark.parametrize("kind", FAILURES)

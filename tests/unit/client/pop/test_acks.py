@@ -17,7 +17,7 @@ from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
 from client.pop.message import AckedOffsets
-from client.pop.requests import Acked, Dead, PopRequests
+from client.pop.requests import AckedByDelivery, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, NotMaster, RlabError
 from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S, REQUEST_TIMEOUT_S
 from model.message_queue import MessageQueue
@@ -49,18 +49,18 @@ class Brokers:
         await anyio.sleep(0.1)
         return anyio.current_time() < until
 
-    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+    def start_ack(self, broker_name: str, acked: AckedByDelivery, answered: Callable[[Dead | RlabError], None]) -> bool:
         if self.connected:
             asyncio.get_running_loop().call_soon(answered, self.answer(broker_name, acked))
         return self.connected
 
-    async def ack(self, broker_name: str, acked: Acked) -> Dead:
+    async def ack(self, broker_name: str, acked: AckedByDelivery) -> Dead:
         outcome = self.answer(broker_name, acked)
         if isinstance(outcome, RlabError):
             raise outcome
         return outcome
 
-    def answer(self, broker_name: str, acked: Acked) -> Dead | RlabError:
+    def answer(self, broker_name: str, acked: AckedByDelivery) -> Dead | RlabError:
         self.asked.append((broker_name, {key: list(offsets) for key, offsets in acked.items()}))
         answer = self.answers.pop(0) if self.answers else []
         return answer if isinstance(answer, RlabError) else [("t", 0, offset) for offset in answer]

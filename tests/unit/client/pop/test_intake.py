@@ -12,13 +12,13 @@ from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.options import ConsumerOptions
 from client.pop.intake import PopIntake
-from client.pop.message import PopMessage, popped_of
+from client.pop.message import PopMessage, make_popped
 from client.rebalance.ownership import MemberContext
 from model.errors import ConnectionLost, IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
 from model.limits import PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData, subscription_of
+from model.subscription import SubscriptionData, make_subscription
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "broker-a", 0)
@@ -40,7 +40,7 @@ class Instance:
 
 
 def message(offset: int, tags: str = "", queue: MessageQueue = QUEUE) -> PopMessage:
-    return popped_of(MessageExt(queue, offset, 1, 0, "t", b"x", tags, (), {}, 1, "id"), 0, 7, 9)
+    return make_popped(MessageExt(queue, offset, 1, 0, "t", b"x", tags, (), {}, 1, "id"), 0, 7, 9)
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
     """Runs the scenario with an intake whose requests fail so; it gets the loop times of the requests, in seconds."""
 
     def subscription(topic: str) -> SubscriptionData | None:
-        return None if tags is None else subscription_of(topic, tags, 1)
+        return None if tags is None else make_subscription(topic, tags, 1)
 
     async def main(simulation: Simulation) -> None:
         background, left, asked = BackgroundTasks("test"), list(errors), list[int]()

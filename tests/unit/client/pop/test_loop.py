@@ -14,7 +14,7 @@ from client.instance.heartbeats import Refusals
 from client.instance.instance import ClientInstance
 from client.options import ConsumerOptions
 from client.pop.loop import PopLoop
-from client.pop.message import PopMessage, popped_of
+from client.pop.message import PopMessage, make_popped
 from client.pop.requests import ANY_QUEUE, PopRequests
 from client.rebalance.ownership import MemberContext
 from model.errors import ConnectionLost, RlabError, SystemBusy
@@ -30,7 +30,9 @@ LATENCY_S = 0.01
 
 def messages(n: int) -> list[PopMessage]:
     queue = MessageQueue("t", "broker-a", 0)
-    return [popped_of(MessageExt(queue, offset, 1, 0, "t", b"x", "", (), {}, 1, "id"), 0, 7, 9) for offset in range(n)]
+    return [
+        make_popped(MessageExt(queue, offset, 1, 0, "t", b"x", "", (), {}, 1, "id"), 0, 7, 9) for offset in range(n)
+    ]
 
 
 class Broker:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.pop.message import PopMessage, decode_handle, encode_handle, group_by_delivery, handle_of, popped_of
+from client.pop.message import PopMessage, decode_handle, encode_handle, group_by_delivery, handle_of, make_popped
 from model.errors import InvalidParameter
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -19,7 +19,7 @@ def stored(times_delivered: int = 0) -> MessageExt:
 
 
 def test_a_popped_message_is_a_message_with_a_handle_and_a_count_of_its_deliveries() -> None:
-    message = popped_of(stored(), 2, 99, 5000)
+    message = make_popped(stored(), 2, 99, 5000)
     assert isinstance(message, MessageExt)
     assert isinstance(message, PopMessage)
     assert (message.body, message.offset, message.times_delivered, message.attempts) == (b"x", 17, 2, 3)
@@ -44,7 +44,7 @@ def test_what_is_not_a_handle_is_refused_with_a_word_on_where_to_get_one(text: s
 
 
 def popped(offset: int, token: int) -> PopMessage:
-    return popped_of(stored()._replace(offset=offset), 0, token, 5000)
+    return make_popped(stored()._replace(offset=offset), 0, token, 5000)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3), st.booleans()), max_size=12), st.booleans())
@@ -69,5 +69,5 @@ def test_what_one_pop_brought_is_one_run_until_one_of_it_is_renewed() -> None:
 
 
 def test_deliveries_of_two_queues_are_never_one_run_even_if_their_tokens_are_the_same() -> None:
-    other = popped_of(stored()._replace(queue=QUEUE._replace(queue_id=3)), 0, 7, 5000)
+    other = make_popped(stored()._replace(queue=QUEUE._replace(queue_id=3)), 0, 7, 5000)
     assert group_by_delivery([popped(16, 7), other]) == [(QUEUE, 7, [16]), (other.queue, 7, [17])]

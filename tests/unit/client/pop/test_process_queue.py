@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from client.pop.message import PopMessage, popped_of
-from client.pop.process_queue import PopProcessQueue, not_renewed, renewed
+from client.pop.message import PopMessage, make_popped
+from client.pop.process_queue import PopProcessQueue, apply_renewal, retry_renewal
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -17,7 +17,7 @@ INVISIBLE_S = 9.0
 
 def popped(offset: int, token: int = 1) -> PopMessage:
     message = MessageExt(QUEUE, offset, 1000, 0, "orders", b"%d" % offset, "", (), {}, 900, "id")
-    return popped_of(message, 0, token, 5000)
+    return make_popped(message, 0, token, 5000)
 
 
 class Queue:
@@ -68,8 +68,8 @@ def test_messages_that_wait_and_those_with_a_listener_are_due_after_two_thirds_o
     assert [each.message.offset for each in due] == [5, 6]
     assert it.queue.due(6.0) == []  # the request is under way
     assert it.queue.next_deadline() is None
-    renewed(due[0], 77, 9000, 6.0, INVISIBLE_S)
-    not_renewed(due[1], 6.5)
+    apply_renewal(due[0], 77, 9000, 6.0, INVISIBLE_S)
+    retry_renewal(due[1], 6.5)
     assert it.queue.next_deadline() == 7.5
     assert (due[0].message.token, due[0].message.visible_ms, due[0].renew_at, due[0].expires_at) == (77, 9000, 12, 15)
     assert (due[1].message.token, due[1].expires_at) == (1, 9)
@@ -166,11 +166,11 @@ class AgainstATwin(RuleBasedStateMachine):
             offset = due.message.offset
             if fate == "renewed":
                 self.token += 1
-                renewed(due, self.token, 0, self.now, INVISIBLE_S)
+                apply_renewal(due, self.token, 0, self.now, INVISIBLE_S)
                 if offset in self.waiting:
                     self.waiting[offset] = self.now + INVISIBLE_S
             elif fate == "failed":
-                not_renewed(due, self.now)
+                retry_renewal(due, self.now)
             else:
                 assert self.it.queue.lost(due)
                 self.waiting.pop(offset, None)

@@ -19,7 +19,7 @@ from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt, encode_record
 from model.response_code import ResponseCode
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.session import Waiter
@@ -106,7 +106,7 @@ def requests_of(peer: Peer | None) -> PopRequests:
 
 def start_pop(peer: Peer | None) -> tuple[bool, list[list[PopMessage] | RlabError]]:
     came: list[list[PopMessage] | RlabError] = []
-    subscription = subscription_of("orders", "*", 1)
+    subscription = make_subscription("orders", "*", 1)
     sent = requests_of(peer).start_pop("broker-a", subscription, came.append, max_n=32, invisible_ms=1000, suspend_ms=0)
     return sent, came
 

@@ -23,7 +23,7 @@ from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.record import encode_record
 from model.response_code import ResponseCode
-from model.subscription import SubscriptionData, subscription_of
+from model.subscription import SubscriptionData, make_subscription
 from remoting.command import RESPONSE, Command
 from testbed.simulation.kernel.run import run_simulation
 
@@ -104,7 +104,7 @@ class Member:
 
     def __init__(self, broker: ScriptedBroker, expression: str | None = "*", **limits: int) -> None:
         self.broker = broker
-        self.subscription: SubscriptionData | None = subscription_of("t", expression, 1) if expression else None
+        self.subscription: SubscriptionData | None = make_subscription("t", expression, 1) if expression else None
         self.owned = OwnedQueue(QUEUE, 9, ProcessQueue(5, **limits), "cause/1")
         self.reported: list[tuple[str, object]] = []
         callbacks = PullCallbacks(
@@ -376,7 +376,7 @@ def test_the_broker_gets_the_hashes_of_the_tags_and_what_only_shares_a_hash_is_l
 
 def test_a_changed_subscription_counts_from_the_next_pull_on() -> None:
     def change(member: Member) -> None:
-        member.subscription = subscription_of("t", "*", 2)
+        member.subscription = make_subscription("t", "*", 2)
 
     class HoldsTheFirst(ScriptedBroker):
         def request(self, *args: Any) -> asyncio.Future[Command]:

@@ -7,7 +7,7 @@ import pytest
 
 from client.options import ConsumerOptions
 from client.pull.ordered_process_queue import OrderedProcessQueue
-from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
+from client.pull.owned_queue import DispatchCounts, OwnedQueue, make_process_queue
 from client.pull.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -148,7 +148,7 @@ def test_draining_waits_for_listeners_only_and_no_longer_than_the_grace(in_fligh
     ("order", "kind"), [("none", ProcessQueue), ("queue", OrderedProcessQueue), ("key", OrderedProcessQueue)]
 )
 def test_the_process_queue_is_the_one_that_the_options_ask_for(order: str, kind: type[ProcessQueue]) -> None:
-    process_queue = process_queue_for(ConsumerOptions(order=order, max_queue_count=1), 7)
+    process_queue = make_process_queue(ConsumerOptions(order=order, max_queue_count=1), 7)
     assert type(process_queue) is kind
     assert process_queue.pull_offset == 7
     process_queue.put([MessageExt(QUEUE, offset, 0, 0, "t", b"x", "", (), {}, 0, "id") for offset in (7, 8)])

@@ -11,7 +11,7 @@ import pytest
 from broker.groups.faults import make_fault_hook
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -53,7 +53,7 @@ def test_an_offset_that_was_set_back_is_committed_before_its_lease_is_released(s
         share._moved(share.owned[Q0], 7)
         broker = cluster.brokers["broker-a"].running
         hook = make_fault_hook(broker.server, broker.broker.groups, broker.broker.events, Random(1))
-        hook.begin(fault_of({"do": "drop", "code": "UPDATE_CONSUMER_OFFSET", "n": 1}))
+        hook.begin(parse_fault({"do": "drop", "code": "UPDATE_CONSUMER_OFFSET", "n": 1}))
         given_up = share.owned.pop(Q0)
         given_up.stop()
         await share._release([given_up], "")

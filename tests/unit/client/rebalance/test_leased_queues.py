@@ -14,7 +14,7 @@ from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from testbed.simulation.cluster.clients import SimulatedConsumer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -210,7 +210,7 @@ def test_a_commit_that_passes_the_answer_of_a_lease_is_not_taken_for_a_reset_of_
             await broker.start()
         slow = cluster.brokers["broker-a"].running
         hook = make_fault_hook(slow.server, slow.broker.groups, slow.broker.events, Random(1))
-        hook.begin(fault_of({"do": "delay", "code": "LOCK_BATCH_MQ", "by_s": 2.0}))
+        hook.begin(parse_fault({"do": "delay", "code": "LOCK_BATCH_MQ", "by_s": 2.0}))
         await anyio.sleep(4.1)
         assert cluster.events_of(EventKind.LOCK_GRANTED, broker="broker-b", topic="t", n=1), "it is granted again"
         await share_of(consumer).persist()

@@ -10,7 +10,7 @@ import pytest
 from broker.groups.faults import make_fault_hook
 from client.trigger import Trigger
 from model.events import EventKind
-from remoting.faults.fault import fault_of
+from remoting.faults.fault import parse_fault
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -53,7 +53,7 @@ def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_r
         if is_first_lost:
             broker = cluster.brokers["broker-a"].running
             hook = make_fault_hook(broker.server, broker.broker.groups, broker.broker.events, Random(1))
-            hook.begin(fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": owner.client_id}))
+            hook.begin(parse_fault({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": owner.client_id}))
         at = len(cluster.events)
         await cluster.start_consumer("g", "t", host="c3")  # for it there is no queue
         await anyio.sleep(1)

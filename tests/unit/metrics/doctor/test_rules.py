@@ -18,7 +18,7 @@ from model.group_agreement import Disagreement, Side
 from model.group_settings import GroupSettings
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from model.topic_route import TopicConfig
 from tests.docs.pages import ROOT
 from tests.unit.metrics.doctor.doctor_copies import copies_of, replica
@@ -30,7 +30,7 @@ QUEUE = MessageQueue("t", "b", 0)
 MEMBER = GroupMemberInfo(
     client_id="c1",
     address="h:1",
-    subscriptions=(subscription_of("t", "*", 0),),
+    subscriptions=(make_subscription("t", "*", 0),),
     strategy="AVG",
     model=MessageModel.CLUSTERING,
     consume_type=ConsumeType.PASSIVELY,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from model.errors import FilterIllegal
-from model.sql.evaluate import Properties, condition_of
+from model.sql.evaluate import Properties, compile_condition
 from model.sql.parse import parse
-from model.sql.values import Mistyped
+from model.sql.values import MistypedValue
 
 FILE = Path(__file__).with_name("answers") / "answers.txt"
 READ_IN_PART = {
@@ -42,8 +42,8 @@ REFUSED = [text for text, answers in ANSWERS if text in READ_IN_PART or answers 
 
 def _answer(text: str, message: Properties) -> str:
     try:
-        value = condition_of(parse(text))(message)
-    except Mistyped:
+        value = compile_condition(parse(text))(message)
+    except MistypedValue:
         return "E"
     return {None: "N", True: "T", False: "F"}[value]  # type: ignore[index]  # another value fails the test
 

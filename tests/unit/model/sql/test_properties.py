@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from model.message import Message, encode_payload
 from model.sql import properties
-from model.sql.properties import properties_in
+from model.sql.properties import read_properties
 
 
 def of(payload: bytes) -> dict[str, str]:
-    return properties_in(payload, 0, len(payload))
+    return read_properties(payload, 0, len(payload))
 
 
 def test_the_tag_the_keys_and_the_id_are_properties_too() -> None:
@@ -50,7 +50,7 @@ def test_the_body_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_part_of_a_buffer_is_read() -> None:
     payload = encode_payload(Message("t", b"x", properties={"a": "b"}), 0, "ID")
-    assert properties_in(b"before" + payload + b"after", 6, 6 + len(payload)) == {"a": "b", "UNIQ_KEY": "ID"}
+    assert read_properties(b"before" + payload + b"after", 6, 6 + len(payload)) == {"a": "b", "UNIQ_KEY": "ID"}
 
 
 @pytest.mark.parametrize(

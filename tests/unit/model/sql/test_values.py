@@ -6,16 +6,16 @@ import pytest
 
 from model.sql.nodes import Long, Value
 from model.sql.values import (
-    Mistyped,
+    MistypedValue,
     compare,
     compare_numbers,
     equal,
+    make_reader,
     order,
     read_boolean,
     read_double,
     read_integer,
     read_long,
-    reader_for,
 )
 
 
@@ -38,7 +38,7 @@ def test_whole_numbers_are_read_as_java_reads_them(text: str, value: int) -> Non
 @pytest.mark.parametrize("text", ["", "-", "+", " 7", "7 ", "1_0", "1.0", "1e3", "--7", "0x7", "𝟩", "9" * 30])
 def test_what_java_does_not_read_as_a_whole_number_is_mistyped(text: str) -> None:
     for read in (read_integer, read_long):
-        with pytest.raises(Mistyped):
+        with pytest.raises(MistypedValue):
             read(text)
 
 
@@ -46,7 +46,7 @@ def test_the_width_of_a_whole_number_bounds_it() -> None:
     assert read_long("2147483648") == 2**31
     assert read_long(str(-(2**63))) == -(2**63)
     for read, text in ((read_integer, "2147483648"), (read_integer, "-2147483649"), (read_long, str(2**63))):
-        with pytest.raises(Mistyped):
+        with pytest.raises(MistypedValue):
             read(text)
 
 
@@ -64,7 +64,7 @@ def test_doubles_are_read_as_java_reads_them(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "inf", "nan", "1_0", "1e", "10ff", "0x1", "٣", "1 0", "\xa07", "."])
 def test_what_java_does_not_read_as_a_double_is_mistyped(text: str) -> None:
-    with pytest.raises(Mistyped):
+    with pytest.raises(MistypedValue):
         read_double(text)
 
 
@@ -98,7 +98,7 @@ def test_a_text_is_read_as_the_kind_of_the_other_value(left: Value, right: Value
 
 
 def test_a_boolean_on_the_left_is_never_compared_with_a_text() -> None:
-    with pytest.raises(Mistyped):
+    with pytest.raises(MistypedValue):
         compare(True, "true")
 
 
@@ -112,12 +112,12 @@ def test_null_has_its_own_rules() -> None:
 def test_two_texts_are_ordered_as_doubles_and_equal_as_texts() -> None:
     assert order("9", "10") == -1
     assert equal("10", "10.0") is False
-    with pytest.raises(Mistyped):
+    with pytest.raises(MistypedValue):
         order("9", "ten")
 
 
 def test_each_kind_of_number_has_its_reader() -> None:
-    assert [reader_for(value) for value in (True, 1, Long(1), 1.0)] == [
+    assert [make_reader(value) for value in (True, 1, Long(1), 1.0)] == [
         read_boolean,
         read_integer,
         read_long,
@@ -132,6 +132,6 @@ def test_a_text_of_a_million_characters_is_read_or_refused_in_one_pass(tail: str
         for read in (read_double, read_long):
             try:
                 read(start + tail)
-            except Mistyped:
+            except MistypedValue:
                 continue
     assert time.process_time() - began < 5  # a quadratic reading would take hours

@@ -9,7 +9,7 @@ import pytest
 
 from model.event_log import encode_events
 from pipeline.replay.alone import collect_events, files_for_one_process, try_all, write_costs
-from pipeline.replay.job import Grid, recorded_in, try_rules
+from pipeline.replay.job import Grid, read_group, try_rules
 from pipeline.replay.rules import Handover
 from pipeline.trace.files import read_file
 from tests.unit.pipeline.replay.golden_trace import golden_events
@@ -50,7 +50,7 @@ def test_a_folder_of_a_stream_and_a_long_trace_are_left_to_spark(trace: Path, mo
 
 
 def test_costs_that_are_kept_from_equal_outcomes_are_those_of_a_fresh_replay(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded, rules = recorded_in(golden_events(), None), GRID.rules()
+    recorded, rules = read_group(golden_events(), None), GRID.rules()
     fresh = [try_rules(recorded, each) for each in rules]
     assert try_all(recorded, rules) == fresh
     assert len({each.costs for each in fresh}) < len(fresh)
@@ -60,7 +60,7 @@ def test_costs_that_are_kept_from_equal_outcomes_are_those_of_a_fresh_replay(mon
 
 def test_the_table_replaces_what_was_in_its_folder(tmp_path: Path) -> None:
     rules = GRID.rules()[:3]
-    tried = try_all(recorded_in(golden_events(), None), rules)
+    tried = try_all(read_group(golden_events(), None), rules)
     folder = tmp_path / "whatif.parquet"
     for _ in range(2):
         write_costs(tried, folder)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from model.message_queue import MessageQueue
-from pipeline.replay.costs import Costs, capacity_of, costs_of
+from pipeline.replay.costs import Costs, compute_costs, estimate_capacity
 from pipeline.replay.recorded import MemberChange, read_recorded
 from pipeline.replay.replay import ReplayOutcome, Span, replay
 from pipeline.replay.routes import Queues, Routes
@@ -19,7 +19,7 @@ from tests.unit.pipeline.replay.test_replay import rules
 def costs(**different: object) -> Costs:
     recorded = read_recorded(golden_events(), "g")
     made = rules(**different)
-    return costs_of(recorded, made.handover, replay(recorded, made), 1_000.0)
+    return compute_costs(recorded, made.handover, replay(recorded, made), 1_000.0)
 
 
 def test_moves_count_the_first_owners_as_every_figure_does() -> None:
@@ -44,7 +44,7 @@ def orphan_s(routes: dict[str, list[tuple[float, Queues]]], changes: list[Member
         read_recorded(golden_events(), "g"), end_ms=100_000.0, changes=tuple(changes), routes=Routes({}, routes)
     )
     alive = ((0.0, 100_000.0, "c1"), (0.0, 90_000.0, "c2"))
-    return costs_of(
+    return compute_costs(
         made, Handover.DRAIN, ReplayOutcome(moves=(), spans=tuple(spans), alive=alive, expired=(), passes=1), 1.0
     ).orphan_s
 
@@ -103,6 +103,6 @@ def test_messages_wait_while_a_queue_has_no_owner() -> None:
 
 def test_the_capacity_is_what_a_member_has_done_at_most() -> None:
     recorded = read_recorded(golden_events(), "g")
-    assert capacity_of(recorded) == 1.0
+    assert estimate_capacity(recorded) == 1.0
     recorded.dispatched["c1"] = [(100.0, 20), (200.0, 30), (6_000.0, 10)]  # type: ignore[index]
-    assert capacity_of(recorded) == pytest.approx(10.0, rel=1e-3)  # 50 in the first 5 s, between two commits
+    assert estimate_capacity(recorded) == pytest.approx(10.0, rel=1e-3)  # 50 in the first 5 s, between two commits

@@ -10,10 +10,10 @@ from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
 from pipeline.replay.costs import Costs
-from pipeline.replay.job import Grid, as_recorded, baseline_of, pareto_front, recorded_in, try_rules
+from pipeline.replay.job import Grid, as_recorded, find_baseline, pareto_front, read_group, try_rules
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.replay.golden_trace import golden_events
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 COSTS = st.builds(Costs, *([st.integers(0, 3)] * 6))
 
@@ -50,26 +50,26 @@ def test_the_front_is_what_no_other_one_beats(costs: list[Costs]) -> None:
 
 
 def test_the_strategy_of_a_trace_is_found_by_replaying_it() -> None:
-    recorded = recorded_in(golden_events(), None)
-    baseline = baseline_of(recorded, 5.0)
+    recorded = read_group(golden_events(), None)
+    baseline = find_baseline(recorded, 5.0)
     assert (baseline.rules.strategy, baseline.wrong_queues, baseline.moves) == ("AVG", 0, 6)
     # With another session timeout c1 was silent since another time, but was taken out at the same one.
-    assert baseline_of(recorded, 5.0, "CONSISTENT_HASH").rules.strategy == "CONSISTENT_HASH"
+    assert find_baseline(recorded, 5.0, "CONSISTENT_HASH").rules.strategy == "CONSISTENT_HASH"
 
 
 def test_the_strategy_of_a_trace_is_also_looked_for_among_candidates_that_are_not_built_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recorded = recorded_in(golden_events(), None)
+    recorded = read_group(golden_events(), None)
     only = {"CONSISTENT_HASH": BUILT_IN_STRATEGIES["CONSISTENT_HASH"]}
     monkeypatch.setattr("pipeline.replay.job.BUILT_IN_STRATEGIES", only)
-    assert baseline_of(recorded, 5.0).wrong_queues > 0
-    assert baseline_of(recorded, 5.0, candidates=("AVG",)).rules.strategy == "AVG"
+    assert find_baseline(recorded, 5.0).wrong_queues > 0
+    assert find_baseline(recorded, 5.0, candidates=("AVG",)).rules.strategy == "AVG"
 
 
 def test_one_configuration_is_replayed_and_counted() -> None:
-    recorded = recorded_in(golden_events(), "g")
-    tried = try_rules(recorded, baseline_of(recorded, 5.0).rules)
+    recorded = read_group(golden_events(), "g")
+    tried = try_rules(recorded, find_baseline(recorded, 5.0).rules)
     assert tried.costs.moves == 6
     assert tried.passes == 8
 
@@ -83,10 +83,10 @@ def test_beside_its_replay_the_trace_has_the_figures_that_a_report_counts_in_it(
         Event(at + 200, "c1", 902, "QUEUE_DROPPED", "c1/902", client="c1", **place),  # type: ignore[arg-type]
         Event(at + 230, "c2", 903, "QUEUE_ACQUIRED", "c2/903", client="c2", **place),  # type: ignore[arg-type]
     ]
-    recorded = recorded_in(events, "g")
-    replayed = try_rules(recorded, baseline_of(recorded, 5.0).rules)
+    recorded = read_group(events, "g")
+    replayed = try_rules(recorded, find_baseline(recorded, 5.0).rules)
     found = as_recorded(recorded, replayed).costs
-    figures = figures_of(events, "g").totals()
+    figures = compute_figures(events, "g").totals()
     assert (found.moves, found.orphan_s, found.duplicates) == (figures.moves, figures.orphan_ms / 1000, 0)
     assert (found.moves, found.lag_p99) == (2, replayed.costs.lag_p99)
 
@@ -94,14 +94,14 @@ def test_beside_its_replay_the_trace_has_the_figures_that_a_report_counts_in_it(
 def test_a_trace_with_several_groups_asks_which_one() -> None:
     events = golden_events() + [event._replace(group="h") for event in golden_events() if event.group]
     with pytest.raises(ConfigError, match="choose a group: the trace has g, h"):
-        recorded_in(events, None)
-    assert recorded_in(events, "h").group == "h"
+        read_group(events, None)
+    assert read_group(events, "h").group == "h"
 
 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_a_trace_without_events_or_without_groups_says_so_and_asks_for_no_group(group: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^the trace has no events$"):
-        recorded_in([], group)
+        read_group([], group)
     without_group = [event for event in golden_events() if not event.group]
     with pytest.raises(ConfigError, match=r"no member joins .*group.* in the trace: the trace has to begin before"):
-        recorded_in(without_group, group)
+        read_group(without_group, group)

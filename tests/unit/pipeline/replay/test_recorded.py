@@ -9,7 +9,7 @@ import pytest
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from pipeline.replay.recorded import groups_in, in_order, moves_of, read_recorded
+from pipeline.replay.recorded import find_moves, groups_in, in_order, read_recorded
 from tests.unit.pipeline.replay.golden_trace import golden_events
 
 Q1 = MessageQueue("t", "b", 1)
@@ -95,7 +95,7 @@ def test_events_of_one_time_keep_their_order() -> None:
 
 
 def test_a_grant_to_the_same_member_is_not_a_move() -> None:
-    moves = list(moves_of([(1, Q1, "a"), (2, Q1, "a"), (3, Q1, "b")]))
+    moves = list(find_moves([(1, Q1, "a"), (2, Q1, "a"), (3, Q1, "b")]))
     assert [(move.at_ms, move.from_client, move.to_client) for move in moves] == [(1, "", "a"), (3, "a", "b")]
 
 

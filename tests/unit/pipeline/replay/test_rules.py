@@ -8,7 +8,7 @@ import pytest
 
 from model.errors import ConfigError
 from pipeline.replay.recorded import MemberChange, read_recorded
-from pipeline.replay.rules import leaves_under, shifted_changes, views_of
+from pipeline.replay.rules import leaves_under, member_views, shifted_changes
 from tests.unit.pipeline.replay.golden_trace import golden_events
 from tests.unit.pipeline.replay.test_replay import rules
 
@@ -46,7 +46,7 @@ def test_a_leave_that_does_not_come_under_these_rules_comes_never() -> None:
 
 
 def test_views_are_the_members_after_each_change() -> None:
-    assert views_of([JOIN, EXPIRY, BACK]) == [{}, {"c": ("t",)}, {}, {"c": ("t",)}]
+    assert member_views([JOIN, EXPIRY, BACK]) == [{}, {"c": ("t",)}, {}, {"c": ("t",)}]
 
 
 @pytest.mark.parametrize("wrong", [{"strategy": "MINE"}, {"interval_ms": 0.0}, {"timeout_ms": 1e9}])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.report.compare import change_of, compared
+from pipeline.report.compare import compare_runs, format_change
 from pipeline.report.data import read_report
 from tests.unit.pipeline.report.report_tables import write
 
@@ -25,7 +25,7 @@ from tests.unit.pipeline.report.report_tables import write
 def test_a_change_is_reported_in_per_cent_of_the_other_run(
     before: float | None, now: float | None, reported: str
 ) -> None:
-    assert change_of(before, now) == reported
+    assert format_change(before, now) == reported
 
 
 def test_groups_of_both_runs_are_compared_and_others_named(tmp_path: Path) -> None:
@@ -34,10 +34,10 @@ def test_groups_of_both_runs_are_compared_and_others_named(tmp_path: Path) -> No
     slower = replace(group, totals=replace(group.totals, pause_max_ms=600.0))
     other = read_report(write(tmp_path / "other", group="h<i>")).groups[0]
 
-    text = compared(report, replace(report, groups=[slower, other]))
+    text = compare_runs(report, replace(report, groups=[slower, other]))
 
     assert "<td>longest pause</td>" in text
     assert ">600 ms<" in text
     assert ">-50%<" in text
     assert "Only in the other run: h&lt;i&gt;." in text
-    assert "No group is in both runs" in compared(report, replace(report, groups=[other]))
+    assert "No group is in both runs" in compare_runs(report, replace(report, groups=[other]))

@@ -15,9 +15,9 @@ from pipeline.report.data import (
     GroupSection,
     Totals,
     _thinned,
-    events_of,
     percentile,
     queue_name,
+    read_events_of_kinds,
     read_report,
 )
 from tests.unit.pipeline.report.report_tables import T0, TOTALS, write
@@ -124,5 +124,5 @@ def test_only_the_events_of_these_kinds_are_read_from_all_files_and_row_groups(t
     for number in (0, 1):
         rows = [event(seq)._asdict() for seq in range(10 * number, 10 * number + 10)]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"part-{number}.parquet", row_group_size=2)
-    assert list(events_of(tmp_path, frozenset({"FEW", "OTHER"}))) == [event(seq) for seq in (3, 8, 13, 18)]
-    assert list(events_of(tmp_path, frozenset({"OTHER"}))) == []
+    assert list(read_events_of_kinds(tmp_path, frozenset({"FEW", "OTHER"}))) == [event(seq) for seq in (3, 8, 13, 18)]
+    assert list(read_events_of_kinds(tmp_path, frozenset({"OTHER"}))) == []

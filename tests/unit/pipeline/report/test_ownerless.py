@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from model.event_log import encode_events
 from model.events import Event, EventKind
-from pipeline.report.ownerless import ownerless_of
+from pipeline.report.ownerless import find_ownerless
 
 QUEUE: dict[str, Any] = {"topic": "orders", "broker": "b", "queue_id": 3}
 
@@ -31,13 +31,13 @@ TRACE = [
 
 
 def test_a_group_that_pops_has_its_members_and_what_came_again_and_a_producer_group_is_none() -> None:
-    [group] = ownerless_of(reversed(TRACE), frozenset(), 1_000)
+    [group] = find_ownerless(reversed(TRACE), frozenset(), 1_000)
     assert (group.group, group.surely_pops) == ("pops", True)
     assert (group.members_joined, group.members_left, group.members) == (2, 1, 1)
     assert (group.redelivered, group.dead_letters) == (7, 1)
     assert group.queues == [{**QUEUE, "client": "h@c2", "redelivered": 7, "batches": 2}]
     assert [(row["t_ms"], row["members"]) for row in group.members_over_time] == [(0, 1), (1_000, 2), (3_000, 1)]
-    assert ownerless_of(TRACE, frozenset({"pops"}), 1_000) == []
+    assert find_ownerless(TRACE, frozenset({"pops"}), 1_000) == []
 
 
 @pytest.mark.parametrize("options", [(), ("--group", "pops")])

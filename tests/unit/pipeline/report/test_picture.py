@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.report.data import GroupSection, read_report
-from pipeline.report.picture import FIRST_PULL, HANDED_OVER, NONE, NOTICED, advice, picture_of, steps_of
+from pipeline.report.picture import FIRST_PULL, HANDED_OVER, NONE, NOTICED, advice, make_picture, move_steps
 from tests.unit.pipeline.report.report_tables import write
 
 STARTED_MS, SPAN_MS = 1_000_000.0, 9_000.0
@@ -19,7 +19,7 @@ def section(tmp_path: Path) -> GroupSection:
 
 
 def test_the_picture_has_the_owners_in_the_form_of_one_that_lives(tmp_path: Path) -> None:
-    found = picture_of(section(tmp_path), STARTED_MS, SPAN_MS)
+    found = make_picture(section(tmp_path), STARTED_MS, SPAN_MS)
 
     assert (found["queues"], found["clients"]) == (["t@b:0", "t@b:1"], ["ip@c1", "ip@c2"])
     assert found["changes"] == [0, 0, 0, 1, 0, 1, 0, 1, 5_100, 1, NONE, 0, 5_400, 1, 1, 1]
@@ -32,13 +32,13 @@ def test_two_owners_at_once_are_counted(tmp_path: Path) -> None:
     group = section(tmp_path)
     longer = [{**row, "to_ms": 5_500.0} if row["to_ms"] == 5_100 else row for row in group.intervals]
 
-    found = picture_of(replace(group, intervals=longer), STARTED_MS, SPAN_MS)
+    found = make_picture(replace(group, intervals=longer), STARTED_MS, SPAN_MS)
 
     assert found["changes"][8:] == [5_400, 1, 1, 2, 5_500, 1, 1, 1]
 
 
 def test_a_rebalance_has_its_moves_and_the_steps_of_its_slowest_queue(tmp_path: Path) -> None:
-    first, second = picture_of(section(tmp_path), STARTED_MS, SPAN_MS)["rebalances"]
+    first, second = make_picture(section(tmp_path), STARTED_MS, SPAN_MS)["rebalances"]
 
     assert "steps" not in first, "its queues had no owner before"
     assert second["queue_moves"] == [1, 0, 1, 5_400, 300]
@@ -51,10 +51,10 @@ def test_the_steps_add_up_to_the_first_pull() -> None:
     before = {"to_ms": 40.0, "ended": "expired"}
     row = {"from_client": "c1", "from_ms": 70.0, "first_pull_ms": 75.0}
 
-    assert [elapsed for _, elapsed, _ in steps_of({"began_ms": 10.0}, row, before)] == [30, 30, 5]
-    assert steps_of({"began_ms": 10.0}, row, None) == []
+    assert [elapsed for _, elapsed, _ in move_steps({"began_ms": 10.0}, row, before)] == [30, 30, 5]
+    assert move_steps({"began_ms": 10.0}, row, None) == []
     kept = {"to_ms": 90.0, "ended": "revoked"}
-    assert [elapsed for _, elapsed, _ in steps_of({"began_ms": 10.0}, row, kept)] == [60, 0, 5], "two owners at once"
+    assert [elapsed for _, elapsed, _ in move_steps({"began_ms": 10.0}, row, kept)] == [60, 0, 5], "two owners at once"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from model.counted import counted
+from model.counted import plural
 from model.events import EventKind
 from pipeline.report.data import Totals
-from pipeline.report.words import kind_of, member_name, offsets, sentence_of_rebalance, summary, twice
+from pipeline.report.words import describe_duplicates, member_name, name_change, offsets, sentence_of_rebalance, summary
 
 pytestmark = pytest.mark.walk
 
@@ -79,13 +79,13 @@ def rebalance(kind: str, detail: str = "") -> dict[str, object]:
     ],
 )
 def test_a_rebalance_is_reported_by_its_cause(kind: str, detail: str, reported: str, short: str) -> None:
-    assert (sentence_of_rebalance(rebalance(kind, detail)), kind_of(rebalance(kind, detail))) == (reported, short)
+    assert (sentence_of_rebalance(rebalance(kind, detail)), name_change(rebalance(kind, detail))) == (reported, short)
 
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_kind_of_event_can_be_reported(kind: EventKind) -> None:
     assert sentence_of_rebalance(rebalance(kind))
-    assert kind_of(rebalance(kind))
+    assert name_change(rebalance(kind))
 
 
 @pytest.mark.parametrize("kind", EventKind)
@@ -104,7 +104,7 @@ def test_members_go_by_the_name_that_people_gave_them() -> None:
 
 
 def test_numbers_of_things_and_messages() -> None:
-    assert [counted(n, "queue") for n in (1, 2_000)] == ["1 queue", "2,000 queues"]
+    assert [plural(n, "queue") for n in (1, 2_000)] == ["1 queue", "2,000 queues"]
     assert [offsets({"start_offset": 1_200}, n) for n in (1, 3)] == ["1,200", "1,200 to 1,202"]
 
 
@@ -122,4 +122,9 @@ def test_what_may_have_come_twice_is_distinguished_from_what_did() -> None:
     reported = summary(Totals(**nothing | {"possible_duplicates": 40}), None)
     assert "Up to 40 may have come twice" in reported
     assert "No message" not in reported
-    assert [twice(*counts) for counts in ((0, 0), (12, 0), (12, 40), (0, 40))] == ["", "12", "12 to 52", "0 to 40"]
+    assert [describe_duplicates(*counts) for counts in ((0, 0), (12, 0), (12, 40), (0, 40))] == [
+        "",
+        "12",
+        "12 to 52",
+        "0 to 40",
+    ]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.sink.packing import binary_heads, constant, hex_numbers, joined, lengths_of, of_width, text_heads
+from pipeline.sink.packing import binary_heads, concat_columns, constant, hex_numbers, lengths_of, of_width, text_heads
 
 LENGTHS = np.array([0, 1, 31, 32, 255, 256, 65_535, 65_536])
 
@@ -26,7 +26,7 @@ def test_columns_and_constants_are_joined_row_by_row_also_of_a_part_of_a_column(
     column = pa.array([b"a", b"bc", b"", b"d"], pa.binary())[1:]
     assert lengths_of(column).tolist() == [2, 0, 1]
     wide = of_width(np.array([[1, 2], [3, 4], [5, 6]], np.uint8))
-    assert joined(constant(b"<"), column, wide).to_pylist() == [b"<bc\x01\x02", b"<\x03\x04", b"<d\x05\x06"]
+    assert concat_columns(constant(b"<"), column, wide).to_pylist() == [b"<bc\x01\x02", b"<\x03\x04", b"<d\x05\x06"]
 
 
 def test_numbers_have_as_many_digits_as_are_wanted() -> None:

@@ -11,15 +11,15 @@ from model.response_code import ResponseCode
 from pipeline.sink import writer as sink
 from pipeline.sink.options import DeliveryGuarantee, SinkOptions, parse_sink_options
 from pipeline.sink.task import StageId
-from pipeline.sink.writer import BatchSink, StreamSink, Written
+from pipeline.sink.writer import BatchSink, SinkTaskResult, StreamSink
 from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
 
 OPTIONS = parse_sink_options({"nameServer": "h:1", "delivery": "exactlyOnce"})
 DONE = [
-    Written(StageId("q", 7, 0, 11), {"a": 3, "b": 1}),
-    Written(StageId("q", 7, 1, 12), {"b": 2}),
-    Written(StageId("q", 7, 2, 13), {}),
+    SinkTaskResult(StageId("q", 7, 0, 11), {"a": 3, "b": 1}),
+    SinkTaskResult(StageId("q", 7, 1, 12), {"b": 2}),
+    SinkTaskResult(StageId("q", 7, 2, 13), {}),
 ]
 BATCH = {"query_id": "q", "batch_id": 7}
 
@@ -44,7 +44,7 @@ def test_a_commit_names_the_attempts_to_each_broker_that_has_any(cluster: FakeCl
 
 
 def test_nothing_staged_is_nothing_to_commit(cluster: FakeCluster) -> None:
-    BatchSink(OPTIONS).commit([Written(None, {"a": 3}), None])
+    BatchSink(OPTIONS).commit([SinkTaskResult(None, {"a": 3}), None])
     assert cluster.asked == []
 
 

@@ -13,12 +13,12 @@ from model.message_queue import MessageQueue
 from model.record import StoredRecord, iter_records
 from pipeline.source.columns import SCHEMA, UNFIT
 from pipeline.source.options import SourceOptions
-from pipeline.source.queue_reader import Pulled
+from pipeline.source.queue_reader import PulledRecords
 from pipeline.source.records import report_damaged, report_no_message
 
 
 def rows(
-    queue: MessageQueue, end: int, pulls: Iterable[Pulled], options: SourceOptions, schema: StructType = SCHEMA
+    queue: MessageQueue, end: int, pulls: Iterable[PulledRecords], options: SourceOptions, schema: StructType = SCHEMA
 ) -> Iterator[tuple[object, ...]]:
     """Decode pulls to one tuple per message; arguments and errors are as in `arrow_batches`."""
     names = schema.fieldNames()

@@ -22,7 +22,7 @@ from model.record import RecordCorrupt, encode_record
 from pipeline.source import columns
 from pipeline.source.columns import SCHEMA, arrow_batches, check_schema
 from pipeline.source.options import SourceOptions, parse_options
-from pipeline.source.queue_reader import MessagesLost, Pulled
+from pipeline.source.queue_reader import MessagesLost, PulledRecords
 from tests.unit.pipeline.fake_cluster import record
 from tests.unit.pipeline.source.row_decoder import rows
 
@@ -45,14 +45,16 @@ def settings(
     return replace(options, tags=tags, include_body=body, include_properties=properties, fail_on_data_loss=fails)
 
 
-def pulls_of(found: list[Message], per_pull: int = 3) -> list[Pulled]:
+def pulls_of(found: list[Message], per_pull: int = 3) -> list[PulledRecords]:
     return pulled([record(QUEUE, offset, message) for offset, message in enumerate(found)], per_pull)
 
 
-def pulled(stored: list[bytes], per_pull: int = 100) -> list[Pulled]:
+def pulled(stored: list[bytes], per_pull: int = 100) -> list[PulledRecords]:
     starts = range(0, len(stored), per_pull)
     pieces = [stored[start : start + per_pull] for start in starts]
-    return [Pulled(b"".join(piece), start, start + len(piece)) for start, piece in zip(starts, pieces, strict=True)]
+    return [
+        PulledRecords(b"".join(piece), start, start + len(piece)) for start, piece in zip(starts, pieces, strict=True)
+    ]
 
 
 def as_rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
@@ -258,11 +260,11 @@ def test_records_that_a_broker_left_out_end_a_read_or_are_reported(
 ) -> None:
     body = b"".join(of_payload(n, with_fields()) for n in left)
     with pytest.raises(MessagesLost, match=rf"{5 - len(left)} of the messages from offset 0 to before 5 are damaged"):
-        read(QUEUE, 9, [Pulled(body, 0, 5)], settings())
-    assert [row[3] for row in read(QUEUE, 9, [Pulled(body, 0, 5)], settings(fails=False))] == left
+        read(QUEUE, 9, [PulledRecords(body, 0, 5)], settings())
+    assert [row[3] for row in read(QUEUE, 9, [PulledRecords(body, 0, 5)], settings(fails=False))] == left
     assert "are damaged: skipping them" in caplog.text
     # With tags nobody can say what is missing and what was not wanted.
-    assert read(QUEUE, 9, [Pulled(body, 0, 5)], settings(tags=frozenset({"red"}))) == []
+    assert read(QUEUE, 9, [PulledRecords(body, 0, 5)], settings(tags=frozenset({"red"}))) == []
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -270,8 +272,8 @@ def test_what_is_damaged_behind_the_end_is_not_a_loss_and_what_is_not_a_message_
     read: Callable[..., list[tuple[object, ...]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = b"".join(of_payload(n, with_fields()) for n in range(3))
-    assert len(read(QUEUE, 3, [Pulled(whole, 0, 5)], settings())) == 3
-    assert len(read(QUEUE, 9, [Pulled(whole + of_payload(3, b"hello"), 0, 4)], settings())) == 4
+    assert len(read(QUEUE, 3, [PulledRecords(whole, 0, 5)], settings())) == 3
+    assert len(read(QUEUE, 9, [PulledRecords(whole + of_payload(3, b"hello"), 0, 4)], settings())) == 4
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "not a message" in caplog.text
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry, generate_latest
 
 from model.message_queue import MessageQueue
-from pipeline.source.lag import LagGauges, lags_of
+from pipeline.source.lag import LagGauges, compute_lags
 
 
 def progress(name: str | None, end: str, latest: str) -> Any:
@@ -21,8 +21,8 @@ END, LATEST = '{"t": {"a": {"0": 3, "1": 5}, "b": {"0": 9}}}', '{"t": {"a": {"0"
 
 def test_the_lag_of_a_queue_is_what_was_stored_since_the_end_of_the_batch() -> None:
     lags = {("a", 0): 1, ("a", 1): 4, ("a", 2): 1, ("b", 0): 0}
-    assert lags_of(END, LATEST) == {MessageQueue("t", *queue): lag for queue, lag in lags.items()}
-    assert lags_of(None, "12") == {}
+    assert compute_lags(END, LATEST) == {MessageQueue("t", *queue): lag for queue, lag in lags.items()}
+    assert compute_lags(None, "12") == {}
 
 
 def test_a_gauge_has_the_lag_of_a_query_by_topic_and_broker_until_the_query_ends() -> None:

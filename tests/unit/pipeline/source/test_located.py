@@ -19,7 +19,7 @@ from pipeline.source import columns
 from pipeline.source.columns import SCHEMA, arrow_batches
 from pipeline.source.located import record_starts
 from pipeline.source.options import SourceOptions, parse_options
-from pipeline.source.queue_reader import Pulled
+from pipeline.source.queue_reader import PulledRecords
 
 QUEUE = MessageQueue("orders", "a", 1)
 BORN_MS = 1_700_000_000_000
@@ -35,14 +35,14 @@ def stored(messages: Sequence[Message], first: int = 0) -> bytes:
     )
 
 
-def table(pulls: Sequence[Pulled], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
+def table(pulls: Sequence[PulledRecords], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
     batches = list(arrow_batches(QUEUE, end, pulls, options))
     for batch in batches:
         batch.validate(full=True)
     return pa.Table.from_batches(batches, to_arrow_schema(SCHEMA, timezone="UTC"))
 
 
-def decoded(pulls: Sequence[Pulled], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
+def decoded(pulls: Sequence[PulledRecords], end: int, options: SourceOptions = OPTIONS) -> pa.Table:
     """The same by decoding each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "_usual_batch", lambda *_: None)
@@ -75,7 +75,7 @@ def test_what_is_found_is_what_is_decoded(
     options = replace(OPTIONS, tags=tags, include_properties=properties)
     pulls, first = [], 0
     for part in parts:
-        pulls.append(Pulled(stored(part, first), first, first + len(part)))
+        pulls.append(PulledRecords(stored(part, first), first, first + len(part)))
         first += len(part)
     assert table(pulls, end, options) == decoded(pulls, end, options)
 
@@ -88,14 +88,14 @@ def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPa
     some = [Message("orders", b"x" * size, ["k1"] * (size % 2), "red" * (size % 3)) for size in (1, 200, 300, 70_000)]
     some += [Message("orders", b"x", ["ü"], "grün"), Message("orders", b"y", properties={"p": "q", "trace": "t" * 300})]
     some += [Message("orders", b"x", ["k1", "ü", "k3"], "red")]
-    found = table([Pulled(stored(some), 0, 7)], 7)
+    found = table([PulledRecords(stored(some), 0, 7)], 7)
     assert found.num_rows == 7
     assert found["key"].to_pylist()[-1] == "k1 ü k3"
-    of_tag = table([Pulled(stored(some), 0, 7)], 7, replace(OPTIONS, tags=frozenset({"grün"})))
+    of_tag = table([PulledRecords(stored(some), 0, 7)], 7, replace(OPTIONS, tags=frozenset({"grün"})))
     assert of_tag["offset"].to_pylist() == [4]
-    whole = table([Pulled(stored(some), 0, 7)], 7, replace(OPTIONS, include_properties=True))
+    whole = table([PulledRecords(stored(some), 0, 7)], 7, replace(OPTIONS, include_properties=True))
     assert whole["properties"].to_pylist()[4:] == [[], [("p", "q"), ("trace", "t" * 300)], []]
-    kept = table([Pulled(stored(some[5:], 5), 0, 7)], 7, replace(OPTIONS, sql="a = 1"))
+    kept = table([PulledRecords(stored(some[5:], 5), 0, 7)], 7, replace(OPTIONS, sql="a = 1"))
     assert kept["offset"].to_pylist() == [5, 6], "the broker has left out the others"
 
 
@@ -113,7 +113,7 @@ def test_no_payload_is_taken_for_a_message_that_it_is_not(
     for at, byte in changes:
         payload[at % (len(payload) - 8) + 8] = byte  # behind the topic, which is in no column
     records = [encode_record(3, 1, offset, 7, 0, 0, 0, bytes(payload)) for offset in range(2)]
-    pulls = [Pulled(stored([Message("orders", b"x")]), 0, 1), Pulled(b"".join(records[1:]), 1, 2)]
+    pulls = [PulledRecords(stored([Message("orders", b"x")]), 0, 1), PulledRecords(b"".join(records[1:]), 1, 2)]
     assert table(pulls, 2) == decoded(pulls, 2)
 
 
@@ -121,4 +121,4 @@ def test_a_property_that_a_message_has_twice_is_the_last_one() -> None:
     one = stored([Message("orders", b"x", properties={"p": "1", "q": "2"})])
     twice = one.replace(b"\xa1q", b"\xa1p")
     options = replace(OPTIONS, include_properties=True)
-    assert table([Pulled(twice, 0, 1)], 1, options)["properties"].to_pylist() == [[("p", "2")]]
+    assert table([PulledRecords(twice, 0, 1)], 1, options)["properties"].to_pylist() == [[("p", "2")]]

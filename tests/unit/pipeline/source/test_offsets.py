@@ -15,14 +15,14 @@ from pipeline.source.offsets import (
     from_json,
     is_due,
     join_small,
-    limited,
+    limit_ranges,
     parse_offsets,
     parse_queues,
     queues_to_text,
+    read_topic_ids,
     split,
     to_json,
     to_text,
-    topic_ids_in,
 )
 
 queues = st.builds(
@@ -53,13 +53,13 @@ def test_offsets_survive_json_and_their_text_does_not_depend_on_their_order(
     ids = {(queue.topic, queue.broker_name): number for number, queue in enumerate(offsets)}
     document = to_json(offsets, {**ids, ("topic of another", "broker"): 9})
     assert json.dumps(document) == json.dumps(document, sort_keys=True)
-    assert (from_json(document), topic_ids_in(document)) == (offsets, ids)
+    assert (from_json(document), read_topic_ids(document)) == (offsets, ids)
     assert parse_offsets(json.dumps(document)) == offsets, "the progress of a stream is an option"
 
 
 @given(ranges(), st.integers(1, 50_000))
 def test_a_limit_gives_exactly_what_it_may_and_something_of_every_backlog(found: list[Range], limit: int) -> None:
-    taken = sizes_of(found, limited(found, limit))
+    taken = sizes_of(found, limit_ranges(found, limit))
     backlog = {one.queue: one.end - one.start for one in found}
     busy = sum(size > 0 for size in backlog.values())
     assert all(0 <= taken[queue] <= backlog[queue] for queue in backlog)
@@ -69,7 +69,7 @@ def test_a_limit_gives_exactly_what_it_may_and_something_of_every_backlog(found:
 
 @given(ranges(), st.integers(1, 50_000))
 def test_a_limit_gives_more_to_anyone_who_has_more(found: list[Range], limit: int) -> None:
-    taken = sizes_of(found, limited(found, limit))
+    taken = sizes_of(found, limit_ranges(found, limit))
     backlog = {one.queue: one.end - one.start for one in found}
     for one in found:
         for other in found:
@@ -81,7 +81,7 @@ def test_a_limit_gives_more_to_anyone_who_has_more(found: list[Range], limit: in
 def test_batch_after_batch_reaches_the_end_and_takes_each_message_once(found: list[Range], limit: int) -> None:
     left, rounds = found, 0
     while any(one.end > one.start for one in left):
-        ends = limited(left, limit)
+        ends = limit_ranges(left, limit)
         assert sum(sizes_of(left, ends).values()) > 0
         left = [Range(one.queue, ends[one.queue], one.end) for one in left]
         rounds += 1
@@ -91,9 +91,9 @@ def test_batch_after_batch_reaches_the_end_and_takes_each_message_once(found: li
 def test_a_small_backlog_beside_a_large_one_gives_its_share() -> None:
     small, large = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
     found = [Range(small, 5, 15), Range(large, 0, 990)]
-    assert limited(found, 100) == {small: 7, large: 98}
-    assert limited(found, 1) == {small: 6, large: 1}, "one each, although that is more than was asked for"
-    assert limited(found, 1_000) == {small: 15, large: 990}
+    assert limit_ranges(found, 100) == {small: 7, large: 98}
+    assert limit_ranges(found, 1) == {small: 6, large: 1}, "one each, although that is more than was asked for"
+    assert limit_ranges(found, 1_000) == {small: 15, large: 990}
 
 
 @given(ranges(), st.integers(0, 200), st.none() | st.integers(1, 5_000))

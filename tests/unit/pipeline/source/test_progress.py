@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from pipeline.source.offsets import to_text
-from pipeline.source.progress import GroupProgress, offsets_of, skipped_rows, topics_recreated
+from pipeline.source.progress import GroupProgress, parse_progress, skipped_rows, topics_recreated
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
@@ -88,8 +88,14 @@ def test_a_broker_that_is_away_does_not_end_a_stream() -> None:
 
 
 def test_offsets_of_other_sources_are_left_alone() -> None:
-    assert offsets_of('{"t": {"a": {"0": 3}}}') == {FIRST: 3}
-    assert offsets_of("None") == offsets_of(None) == offsets_of('{"logOffset": 3}') == offsets_of("12") == {}
+    assert parse_progress('{"t": {"a": {"0": 3}}}') == {FIRST: 3}
+    assert (
+        parse_progress("None")
+        == parse_progress(None)
+        == parse_progress('{"logOffset": 3}')
+        == parse_progress("12")
+        == {}
+    )
 
 
 @given(

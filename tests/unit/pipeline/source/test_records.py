@@ -10,7 +10,7 @@ from model.message import Message
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
 from pipeline.source.options import parse_options
-from pipeline.source.queue_reader import MessagesLost, Pulled
+from pipeline.source.queue_reader import MessagesLost, PulledRecords
 from pipeline.source.records import Records, add_records, unpack_records
 from tests.unit.pipeline.fake_cluster import record
 
@@ -33,7 +33,7 @@ def test_bytes_that_are_not_whole_records_are_refused(body: bytes) -> None:
 
 
 def test_a_record_that_is_missing_from_a_pull_is_an_error_or_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    pulled = Pulled(BODY, 0, 3)
+    pulled = PulledRecords(BODY, 0, 3)
     with pytest.raises(MessagesLost, match="1 of the messages from offset 0 to before 3 are damaged"):
         add_records(QUEUE, 3, pulled, Records([], [], []), parse_options(STRICT, streaming=False))
     careless = parse_options({**STRICT, "failOnDataLoss": "false"}, streaming=False)

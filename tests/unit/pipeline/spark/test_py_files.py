@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pipeline.data_source import RlabDataSource
 from pipeline.source.columns import SCHEMA
 from pipeline.source.stream import StreamReader
-from pipeline.spark.py_files import carried, is_in_py_files
+from pipeline.spark.py_files import is_in_py_files, with_package
 
 dumps: Any = cloudpickle.dumps  # it has no types
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
@@ -35,7 +35,7 @@ def test_a_stream_without_the_package_names_the_pythonpath() -> None:
     # -S: without the links of this environment to the package.
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ELSEWHERE],
-        input=dumps(carried(RlabDataSource)),
+        input=dumps(with_package(RlabDataSource)),
         capture_output=True,
         check=True,
     )
@@ -46,7 +46,7 @@ def test_a_stream_without_the_package_names_the_pythonpath() -> None:
 
 
 def test_where_the_package_is_it_is_the_same_source() -> None:
-    made = pickle.loads(dumps(carried(RlabDataSource)))
+    made = pickle.loads(dumps(with_package(RlabDataSource)))
     assert made.name() == RlabDataSource.name()
     assert made(OPTIONS).schema() == SCHEMA
     assert isinstance(made(OPTIONS).streamReader(SCHEMA), StreamReader)

@@ -15,14 +15,14 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event
 from pipeline.trace.alone import is_for_one_process
-from pipeline.trace.files import EVENT_SCHEMA, PIECE_BYTES, pieces_of, read_file, read_lines, read_pieces
+from pipeline.trace.files import EVENT_SCHEMA, PIECE_BYTES, read_file, read_lines, read_pieces, split_files
 
 EVENTS = [Event(float(n), "n" * (n % 7 + 1), n, "MEMBER_JOIN", detail="x" * (n % 5)) for n in range(40)]
 
 
 def read_all(paths: list[Path]) -> list[list[int]]:
     """The numbers of the events in each task."""
-    tasks = pieces_of(paths)
+    tasks = split_files(paths)
     assert tasks is not None
     return [[n for table in read_pieces(task) for n in table["seq"].to_pylist()] for task in tasks]
 
@@ -77,16 +77,16 @@ def test_row_groups_of_a_folder_of_parquet_are_pieces_that_tasks_share_by_rows(
 def test_a_folder_in_which_other_than_files_of_parquet_counts_is_for_spark(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-    assert pieces_of([tmp_path]) is None
+    assert split_files([tmp_path]) is None
 
 
 def test_compressed_lines_are_for_spark_because_no_one_can_begin_in_the_middle(tmp_path: Path) -> None:
-    assert pieces_of([tmp_path / "trace.jsonl.gz"]) is None
+    assert split_files([tmp_path / "trace.jsonl.gz"]) is None
 
 
 def test_what_is_not_parquet_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(b"{}")
-    for read in (read_file, lambda path: pieces_of([path]), lambda path: is_for_one_process([path])):
+    for read in (read_file, lambda path: split_files([path]), lambda path: is_for_one_process([path])):
         with pytest.raises(ConfigError, match=r"trace\.parquet is not a trace in Parquet"):
             read(path)

@@ -11,7 +11,7 @@ from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.codec import CODEC, LENGTH_BYTES
 from remoting.command import REQUEST
-from remoting.overload.incomplete_frame import FramesUnderWay
+from remoting.overload.incomplete_frame import PartialFrameBudget
 from remoting.server import RemotingServer
 from testbed.simulation.kernel.run import Simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop
@@ -72,7 +72,7 @@ async def test_a_process_that_was_stopped_blames_no_peer_for_it() -> None:
 
 @on_virtual_loop
 async def test_a_large_frame_is_not_read_before_the_frames_under_way_leave_room_for_it() -> None:
-    frames = FramesUnderWay(2_500_000)
+    frames = PartialFrameBudget(2_500_000)
     rigs = [Rig(frames=frames) for _ in range(4)]
     for rig in rigs:
         rig.connection.data_received(LARGE[:100])
@@ -91,7 +91,7 @@ async def test_a_large_frame_is_not_read_before_the_frames_under_way_leave_room_
 
 @on_virtual_loop
 async def test_a_connection_that_waits_for_room_is_not_late() -> None:
-    frames = FramesUnderWay(1_500_000)
+    frames = PartialFrameBudget(1_500_000)
     first, second = Rig(frames=frames), Rig(frames=frames)
     first.connection.data_received(LARGE[:100])
     await anyio.sleep(1)

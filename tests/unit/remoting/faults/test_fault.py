@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
-from remoting.faults.fault import DIRECTIONS, RPCS, TO_CLIENT, TO_SERVER, VERBS, ConnectionFault, Traffic, fault_of
+from remoting.faults.fault import DIRECTIONS, RPCS, TO_CLIENT, TO_SERVER, VERBS, ConnectionFault, Traffic, parse_fault
 from remoting.request_code import RequestCode
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc
@@ -28,13 +28,13 @@ def test_every_call_that_a_broker_serves_has_a_name_for_faults() -> None:
 
 def test_a_call_of_another_protocol_is_chosen_by_its_name_and_its_answer_by_a_direction() -> None:
     request, answer = traffic(rpc="AckMessage"), traffic(rpc="AckMessage", direction=TO_CLIENT, is_answer=True)
-    drop = fault_of({"do": "drop", "rpc": "AckMessage"})
+    drop = parse_fault({"do": "drop", "rpc": "AckMessage"})
     assert [drop.hits(each) for each in (request, answer, traffic(), traffic(rpc="SendMessage"))] == [
         *(True, False),
         *(False, False),
     ]
-    assert fault_of({"do": "drop", "rpc": "AckMessage", "direction": TO_CLIENT}).hits(answer)
-    assert fault_of({"do": "cut", "rpc": "AckMessage"}).on_frames, "it waits for such a call"
+    assert parse_fault({"do": "drop", "rpc": "AckMessage", "direction": TO_CLIENT}).hits(answer)
+    assert parse_fault({"do": "cut", "rpc": "AckMessage"}).on_frames, "it waits for such a call"
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_a_fault_that_makes_no_sense_is_refused_with_one_line_that_says_why(
     document: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        fault_of(document)
+        parse_fault(document)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("do", VERBS)
 def test_each_verb_can_be_begun_with_what_it_needs_and_is_read_again_from_what_it_shows(do: str) -> None:
-    fault = fault_of({"do": do, "client": "c1", **dict.fromkeys(VERBS[do].needs, 1.0)})
-    assert fault_of(fault.given()) == fault
+    fault = parse_fault({"do": do, "client": "c1", **dict.fromkeys(VERBS[do].needs, 1.0)})
+    assert parse_fault(fault.given()) == fault
     assert str(fault).startswith(f"{do} client=c1")
 
 

@@ -13,7 +13,7 @@ from model.limits import (
     SLICE_S,
     STANDING_QUEUE_S,
 )
-from remoting.overload.admission import WAITS, Admission, rank_of
+from remoting.overload.admission import WAITS, Admission, request_rank
 from remoting.request_code import RequestCode
 from remoting.wire.field import Rank
 
@@ -50,8 +50,14 @@ def test_what_keeps_a_group_alive_is_served_as_it_is_read_however_much_waits() -
     for n in range(MAX_WAITING_REQUESTS):
         put(admission, 0.0, SEND, str(n))
     assert put(admission, 9.0, HEARTBEAT, "heartbeat") is None
-    assert {rank_of(code) for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UNLOCK_BATCH_MQ)} == {Rank.KEEPALIVE}
-    assert rank_of(RequestCode.UPDATE_CONSUMER_OFFSET) == rank_of(RequestCode.BATCH_ACK_MESSAGE) == Rank.KEEPALIVE
+    assert {request_rank(code) for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UNLOCK_BATCH_MQ)} == {
+        Rank.KEEPALIVE
+    }
+    assert (
+        request_rank(RequestCode.UPDATE_CONSUMER_OFFSET)
+        == request_rank(RequestCode.BATCH_ACK_MESSAGE)
+        == Rank.KEEPALIVE
+    )
 
 
 def test_leases_go_before_sends_that_came_before_them() -> None:

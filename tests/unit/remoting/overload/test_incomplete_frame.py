@@ -8,7 +8,7 @@ import anyio
 
 from model.errors import ProtocolError
 from model.limits import FRAME_TIMEOUT_S, MAX_UNCOUNTED_FRAME_BYTES
-from remoting.overload.incomplete_frame import FramesUnderWay, IncompleteFrame
+from remoting.overload.incomplete_frame import IncompleteFrame, PartialFrameBudget
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 LARGE = MAX_UNCOUNTED_FRAME_BYTES + 1
@@ -17,7 +17,7 @@ LARGE = MAX_UNCOUNTED_FRAME_BYTES + 1
 class Watched:
     """A frame, and what it reported."""
 
-    def __init__(self, budget: FramesUnderWay | None = None) -> None:
+    def __init__(self, budget: PartialFrameBudget | None = None) -> None:
         self.waits: list[bool] = []
         self.overdue: list[ProtocolError] = []
         loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ def test_a_frame_that_is_whole_or_abandoned_is_never_overdue() -> None:
 
 def test_the_time_of_a_frame_that_waits_for_room_begins_when_it_has_it() -> None:
     async def main(_: Simulation) -> None:
-        budget = FramesUnderWay(LARGE)
+        budget = PartialFrameBudget(LARGE)
         first, second = Watched(budget), Watched(budget)
         first.frame.received(LARGE, "u", is_new=True)
         second.frame.received(LARGE, "v", is_new=True)

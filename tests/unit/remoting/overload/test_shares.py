@@ -5,9 +5,9 @@ import pytest
 from model.errors import SystemBusy
 from model.limits import SHARE_OF_ONE
 from remoting.overload.addresses import network_of
-from remoting.overload.shares import NO_SHARER, ShareBook, sharer_of
+from remoting.overload.shares import NO_SHARER, ShareBook, find_sharer
 
-ALICE, BOB = sharer_of("user alice"), sharer_of("user bob")
+ALICE, BOB = find_sharer("user alice"), find_sharer("user bob")
 
 
 def test_one_has_a_quarter_of_a_table_and_others_find_room_beside_it() -> None:
@@ -46,7 +46,7 @@ def test_what_is_above_a_share_stays_and_nothing_is_kept_of_those_who_have_nothi
 @pytest.mark.parametrize("owner", ["", "127.0.0.1", "127.8.8.8", network_of("[::1]:80")])
 def test_addresses_of_this_machine_have_all_of_a_table(owner: str) -> None:
     shares = ShareBook().of("topics", 4, "delete some")
-    sharer = sharer_of(owner)
+    sharer = find_sharer(owner)
     for _ in range(10):
         shares.check(sharer)
         shares.add(sharer.number)
@@ -54,10 +54,10 @@ def test_addresses_of_this_machine_have_all_of_a_table(owner: str) -> None:
 
 
 def test_users_on_this_machine_have_shares_and_addresses_of_others_too() -> None:
-    numbers = {sharer_of(owner).number for owner in ("user alice", "user 127.0.0.1", "10.0.0.1", "2001:db8::/64")}
+    numbers = {find_sharer(owner).number for owner in ("user alice", "user 127.0.0.1", "10.0.0.1", "2001:db8::/64")}
     assert len(numbers) == 4
     assert all(0 < number < 2**31 for number in numbers), "a tag hash of a record has room for it"
-    assert sharer_of("10.0.0.1").name == "address 10.0.0.1"
+    assert find_sharer("10.0.0.1").name == "address 10.0.0.1"
 
 
 def test_a_number_is_the_same_in_every_run() -> None:

@@ -8,7 +8,7 @@ from model.errors import ConfigError, NotAuthenticated
 from model.response_code import ResponseCode
 from remoting.command import RESPONSE, Command
 from remoting.security.key import Key
-from remoting.security.login import ClientHandshake, key_of, read_key
+from remoting.security.login import ClientHandshake, read_key, read_own_key
 
 ALICE = Key("alice", bytes(32))
 
@@ -23,9 +23,9 @@ def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
 def test_a_key_comes_from_a_file_or_the_environment_and_the_file_wins(tmp_path: Path) -> None:
     file = key_file(tmp_path, ALICE.text() + "\n")
     bob = Key("bob", bytes(32)).text()
-    assert key_of({}) is None
-    assert key_of({"RLAB_KEY": bob}) == Key("bob", bytes(32))
-    assert key_of({"RLAB_KEY": bob, "RLAB_KEY_FILE": str(file)}) == ALICE
+    assert read_own_key({}) is None
+    assert read_own_key({"RLAB_KEY": bob}) == Key("bob", bytes(32))
+    assert read_own_key({"RLAB_KEY": bob, "RLAB_KEY_FILE": str(file)}) == ALICE
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
@@ -37,13 +37,13 @@ def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -
 def test_a_credential_of_systemd_whose_access_list_shows_as_rights_of_the_group_is_read(tmp_path: Path) -> None:
     file = key_file(tmp_path, ALICE.text(), 0o440)
     environment = {"RLAB_KEY_FILE": str(file), "CREDENTIALS_DIRECTORY": str(tmp_path)}
-    assert key_of(environment) == ALICE
+    assert read_own_key(environment) == ALICE
     file.chmod(0o444)
     with pytest.raises(ConfigError, match="chmod 600"):
-        key_of(environment)
+        read_own_key(environment)
     file.chmod(0o440)
     with pytest.raises(ConfigError, match="chmod 600"):
-        key_of(environment | {"CREDENTIALS_DIRECTORY": str(tmp_path / "another")})
+        read_own_key(environment | {"CREDENTIALS_DIRECTORY": str(tmp_path / "another")})
 
 
 def test_a_directory_in_place_of_a_key_file_is_not_reported_to_change_its_rights(tmp_path: Path) -> None:

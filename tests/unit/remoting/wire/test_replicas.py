@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.security.needs import NEEDS
+from remoting.security.right_fields import RIGHT_FIELDS
 from remoting.wire.field import Right
 from remoting.wire.replicas import REPLICA_SCHEMA
 from remoting.wire.schema import SCHEMA
@@ -12,5 +12,5 @@ from remoting.wire.schema import SCHEMA
 def test_a_row_of_the_register_is_read_and_changed_with_a_right_to_the_set() -> None:
     assert SCHEMA.items() >= REPLICA_SCHEMA.items()
     for code in (RequestCode.GET_REPLICA_SET, RequestCode.PUT_REPLICA_SET):
-        assert [field.right for field in NEEDS[code].header] == [Right.CHANGE_SET]
-    assert NEEDS[RequestCode.GET_REPLICA_SET].header[0].absent is Right.ADMIN
+        assert [field.right for field in RIGHT_FIELDS[code].header] == [Right.CHANGE_SET]
+    assert RIGHT_FIELDS[RequestCode.GET_REPLICA_SET].header[0].absent is Right.ADMIN

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from rocketmq.frame import Frame
-from rocketmq.outward.answers import by_queue, in_turns, json_of
+from rocketmq.outward.answers import index_by_queue, parse_json_body, run_calls
 from rocketmq.outward.edge import Calls, StockCall
 
 MINE = '{"brokerName":"b","queueId":3,"topic":"t"}'
@@ -17,21 +17,21 @@ QUOTED = MINE.replace('"', '\\"')
 @pytest.mark.parametrize("key", [MINE, f'"{QUOTED}"'])
 def test_queues_and_numbers_as_keys_are_read_with_and_without_quotation_marks(key: str) -> None:
     text = f'{{"a":{{0:"x",-1:"y"}},"offsetTable":{{{key}:{{"n":1}},{key.replace("3", "4")}:{{"n":2}}}}}}'
-    found = json_of(Frame(0, 1, 1, {}, text.encode()))
+    found = parse_json_body(Frame(0, 1, 1, {}, text.encode()))
     assert found["a"] == {"0": "x", "-1": "y"}
-    assert by_queue(found["offsetTable"]) == {("t", 3): {"n": 1}, ("t", 4): {"n": 2}}
+    assert index_by_queue(found["offsetTable"]) == {("t", 3): {"n": 1}, ("t", 4): {"n": 2}}
 
 
 def test_standard_json_is_read_as_it_is() -> None:
-    assert json_of(Frame(0, 1, 1, {}, b'{"a":"{b}:{c}:,3:4"}')) == {"a": "{b}:{c}:,3:4"}
-    assert json_of(Frame(0, 1, 1, {})) == {}
+    assert parse_json_body(Frame(0, 1, 1, {}, b'{"a":"{b}:{c}:,3:4"}')) == {"a": "{b}:{c}:,3:4"}
+    assert parse_json_body(Frame(0, 1, 1, {})) == {}
 
 
 def test_many_calls_are_made_some_at_a_time_and_answered_in_their_order() -> None:
     made: list[int] = []
 
     def asking() -> Calls[None]:
-        answers = yield from in_turns([StockCall(n) for n in range(600)])
+        answers = yield from run_calls([StockCall(n) for n in range(600)])
         assert [each.code for each in answers] == list(range(600))
 
     steps, answers = asking(), None

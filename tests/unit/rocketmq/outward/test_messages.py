@@ -14,7 +14,7 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame, encode_frame
 from rocketmq.message import Host, StoredMessage, batch_entries, encode_message, parse_properties
-from rocketmq.pulling import message_of
+from rocketmq.pulling import decode_payload
 from tests.unit.rocketmq.outward.test_edge import Server
 from tests.unit.rocketmq.outward.test_members import joined
 from tests.unit.rocketmq.outward.test_routes import asked
@@ -107,7 +107,7 @@ def test_a_pull_asks_for_the_tags_of_the_subscription_and_is_answered_with_recor
     first, second = iter_records(command.body or b"")
     assert (first.queue_offset, first.stored_ms, first.times_delivered, first.tag_hash) == (3, 2000, 1, 97)
     assert msgpack.unpackb(first.payload) == ["t", b"hello", "a", [], {"x": "y"}, 1000, "ID"]
-    assert message_of(second.payload, "t") is not None
+    assert decode_payload(second.payload, "t") is not None
     assert b"%RETRY%" not in second.payload
     assert command.header == {"next_offset": 5, "min_offset": 0, "max_offset": 9}
 

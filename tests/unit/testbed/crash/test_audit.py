@@ -11,18 +11,18 @@ from client.admin.records import QueueProgress
 from model.message import SendResult
 from testbed.crash.audit import KINDS, Audit, CrashVerdict
 from testbed.crash.ledger import BATCH, LANES, LaneKind, Ledger, crash_body, lane_kind
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 QUEUE = MessageQueue("t", "broker-a", 0)
-FIRST, SECOND, THIRD = (Sent(3, number) for number in range(3))
-DELAYED = Sent(next(lane for lane in range(LANES) if lane_kind(lane) is LaneKind.DELAYED), 0)
+FIRST, SECOND, THIRD = (SentMessage(3, number) for number in range(3))
+DELAYED = SentMessage(next(lane for lane in range(LANES) if lane_kind(lane) is LaneKind.DELAYED), 0)
 
 
-def stored(offset: int, sent: Sent, body: bytes | None = None) -> MessageExt:
+def stored(offset: int, sent: SentMessage, body: bytes | None = None) -> MessageExt:
     return MessageExt(QUEUE, offset, 0, 0, "t", body or crash_body(sent), "", (), {}, 0, f"id-{sent.number}")
 
 
-def ledger_of(*promised: tuple[Sent, int], consumed: bool = True) -> Ledger:
+def ledger_of(*promised: tuple[SentMessage, int], consumed: bool = True) -> Ledger:
     ledger = Ledger(float)
     for sent, offset in promised:
         ledger.acknowledge(sent, SendResult(QUEUE, offset, f"id-{sent.number}"))
@@ -108,7 +108,7 @@ LANE_OF_BATCHES = next(lane for lane in range(LANES) if lane_kind(lane) is LaneK
 def test_a_repeated_batch_is_stored_whole_before_the_next_one_of_its_lane(
     numbers: list[int], out_of_order: int
 ) -> None:
-    rows = [stored(offset, Sent(LANE_OF_BATCHES, number)) for offset, number in enumerate(numbers)]
+    rows = [stored(offset, SentMessage(LANE_OF_BATCHES, number)) for offset, number in enumerate(numbers)]
     assert found(audited(Ledger(float), *rows)).get("out of order", 0) == out_of_order
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from client import MessageQueue
 from client.admin.records import QueueProgress
-from testbed.crash.group import committed_of, drain, progress_of_group
+from testbed.crash.group import committed_offsets, drain, progress_of_group
 from testbed.crash.ledger import Ledger
 from testbed.crash.load import TOPIC, LoadSize, run_load
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -24,7 +24,7 @@ def test_a_group_that_is_drained_has_committed_what_it_consumed(tmp_path: Path) 
             return await progress_of_group(cluster.name_server)
 
     queues = run_simulation(main, seed=3)
-    committed = committed_of(queues)
+    committed = committed_offsets(queues)
     assert sum(committed.values()) > 0
     assert all(committed.get(each.queue, 0) == each.max_offset for each in queues)
     assert MessageQueue(TOPIC, "broker-a", 0) in {each.queue for each in queues}

@@ -10,7 +10,7 @@ from testbed.crash.load import TOPIC, LoadSize, fails_on, run_load
 from testbed.crash.read_back import read_back
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import embedded
-from traces.check.ledger import Sent
+from traces.check.ledger import SentMessage
 
 SIZE = LoadSize(seed=1, producers=1, consumers=2, rate=200.0)
 
@@ -40,7 +40,7 @@ def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tm
 
 
 def test_listeners_fail_on_few_messages_and_at_most_twice() -> None:
-    failing = [sent for number in range(5_000) if fails_on(sent := Sent(1, number), 0)]
+    failing = [sent for number in range(5_000) if fails_on(sent := SentMessage(1, number), 0)]
     assert 0 < len(failing) < 50
     assert any(fails_on(sent, 1) for sent in failing)
     assert not any(fails_on(sent, 2) for sent in failing)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from model.counted import counted
+from model.counted import plural
 from testbed.demo.report import milliseconds, result_document, step_line, step_table, verdict, words
 from testbed.demo.story import DemoResult
 from testbed.simulation.checks.ownership import RebalanceStep
@@ -118,4 +118,8 @@ def test_times_have_the_digits_that_people_need(value: float, text: str) -> None
 
 def test_words_and_counts_read_as_english() -> None:
     assert words("MEMBER_LEAVE expiry") == "member leave expiry"
-    assert (counted(0, "queue"), counted(1, "queue"), counted(2, "queue")) == ("0 queues", "1 queue", "2 queues")
+    assert (plural(0, "queue"), plural(1, "queue"), plural(2, "queue")) == (
+        "0 queues",
+        "1 queue",
+        "2 queues",
+    )

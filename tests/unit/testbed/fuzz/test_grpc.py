@@ -10,7 +10,7 @@ import pytest
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc
 from rocketmq.grpc.http2 import CallEvent, Http2
-from testbed.fuzz.grpc import GrpcAnswers, GrpcFrames, frame_of
+from testbed.fuzz.grpc import GrpcAnswers, GrpcFrames, encode_http2_frame
 
 
 def test_equal_seeds_make_equal_frames_and_other_seeds_others() -> None:
@@ -52,5 +52,5 @@ def test_the_end_of_a_call_and_the_reason_of_a_goaway_are_answers() -> None:
 
 
 def test_a_ping_of_the_server_is_answered() -> None:
-    [answer] = GrpcAnswers().feed(frame_of(6, b"12345678"))
-    assert answer.reply == frame_of(6, b"12345678", flags=1)
+    [answer] = GrpcAnswers().feed(encode_http2_frame(6, b"12345678"))
+    assert answer.reply == encode_http2_frame(6, b"12345678", flags=1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from model.errors import ConfigError
-from testbed.runs.lesson import Repair, changed_too_much, lesson_of, too_many_moves, wrong_answers
+from testbed.runs.lesson import Repair, changed_too_much, parse_lesson, too_many_moves, wrong_answers
 
 LAB = """
 title = "x"
@@ -16,7 +16,7 @@ hint = "Look."
 
 
 def test_an_answer_may_be_written_in_any_case_and_with_spaces() -> None:
-    lesson = lesson_of("x", LAB)
+    lesson = parse_lesson("x", LAB)
     assert wrong_answers(lesson, 'member = " Billing-1 "') == []
     assert wrong_answers(lesson, 'member = "one"') == []
     assert wrong_answers(lesson, 'member = "two"') == ["member: 'two' is not right. Look."]
@@ -36,7 +36,7 @@ def test_an_answer_may_be_written_in_any_case_and_with_spaces() -> None:
 )
 def test_a_teacher_learns_what_is_wrong_with_a_lesson(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match="lesson mine: ") as error:
-        lesson_of("mine", text)
+        parse_lesson("mine", text)
     assert said in str(error.value)
 
 

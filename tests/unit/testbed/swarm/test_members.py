@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from model.errors import ConfigError
-from testbed.load.body import body_of
-from testbed.swarm.members import SwarmOptions, number_in
-from traces.check.ledger import Sent
+from testbed.load.body import make_body
+from testbed.swarm.members import SwarmOptions, parse_member_number
+from traces.check.ledger import SentMessage
 
 
 def test_a_body_has_room_for_the_number_of_its_message() -> None:
@@ -18,7 +18,7 @@ def test_a_body_has_room_for_the_number_of_its_message() -> None:
 
 
 def test_only_messages_of_the_run_have_a_number() -> None:
-    body = body_of(Sent(3, 4), 64, run=7)
-    assert number_in(body, 7) == (3, 4)
-    assert number_in(body, 8) is None
-    assert number_in(b"short", 7) is None
+    body = make_body(SentMessage(3, 4), 64, run=7)
+    assert parse_member_number(body, 7) == (3, 4)
+    assert parse_member_number(body, 8) is None
+    assert parse_member_number(b"short", 7) is None

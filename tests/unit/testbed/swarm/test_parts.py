@@ -18,7 +18,7 @@ from testbed.demo.cluster import run_cluster
 from testbed.swarm.members import SwarmOptions, SwarmSink
 from testbed.swarm.observer import SwarmSummary
 from testbed.swarm.parts import RemotePart, run_parts
-from testbed.swarm.run import SwarmRun, parts_of
+from testbed.swarm.run import SwarmRun, split_options
 from testbed.swarm.wire import Bunch
 from tests.unit.testbed.swarm.small import small_swarm
 
@@ -47,7 +47,7 @@ def test_a_part_that_dies_ends_the_swarm_with_an_error_that_names_it(tmp_path: P
         async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
             await cluster.admin.create_topic("t", 6)
             with anyio.fail_after(60):
-                async with run_parts(parts_of(small_swarm(cluster.name_server, 2), run=1), Bunch()) as parts:
+                async with run_parts(split_options(small_swarm(cluster.name_server, 2), run=1), Bunch()) as parts:
                     victim: Any = parts[0]
                     os.kill(victim.process.pid, signal.SIGKILL)
                     await anyio.sleep_forever()
@@ -59,7 +59,7 @@ def test_a_part_that_dies_ends_the_swarm_with_an_error_that_names_it(tmp_path: P
 def test_a_part_that_cannot_start_ends_the_swarm() -> None:
     async def main() -> None:
         with anyio.fail_after(60):
-            async with run_parts(parts_of(small_swarm("127.0.0.1:1", 2), run=1), Bunch()):
+            async with run_parts(split_options(small_swarm("127.0.0.1:1", 2), run=1), Bunch()):
                 raise AssertionError("not reached")
 
     with pytest.raises(ServiceNotAvailable, match=r"part [12] of the swarm ended by itself \(exit code 1\)"):
@@ -81,7 +81,7 @@ def test_parts_that_end_at_the_same_time_end_the_swarm_with_one_error() -> None:
             yield RemotePart(f"part {number + 1}", commands, lines, sink)
 
     async def main() -> None:
-        async with run_parts(parts_of(small_swarm("127.0.0.1:1", 2), run=1), Bunch(), two):
+        async with run_parts(split_options(small_swarm("127.0.0.1:1", 2), run=1), Bunch(), two):
             await anyio.sleep_forever()
 
     with streams, pytest.raises(ServiceNotAvailable, match=r"part [12] ended by itself"):

@@ -16,7 +16,7 @@ from model.offset_reset import ResetTo
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from testbed.swarm.observer import Convergence, SwarmSummary, SwarmVerdict
-from testbed.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, parts_of
+from testbed.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, split_options
 
 OPTIONS = SwarmRunOptions(
     name_servers="127.0.0.1:9876",
@@ -38,7 +38,7 @@ OPTIONS = SwarmRunOptions(
 @given(consumers=st.integers(0, 20), producers=st.integers(0, 5), processes=st.integers(1, 8), churn_s=st.floats(0, 10))
 def test_the_parts_together_are_the_swarm(consumers: int, producers: int, processes: int, churn_s: float) -> None:
     whole = replace(OPTIONS, consumers=consumers, producers=producers, processes=processes, churn_s=churn_s)
-    parts = parts_of(whole, run=1_700_000_012_345)
+    parts = split_options(whole, run=1_700_000_012_345)
     assert 1 <= len(parts) <= processes
     assert sum(part.consumers for part in parts) == consumers
     numbers = [n for part in parts for n in range(part.first_producer, part.first_producer + part.producers)]
@@ -52,19 +52,19 @@ def test_the_parts_together_are_the_swarm(consumers: int, producers: int, proces
 
 
 def test_two_runs_have_no_client_in_common() -> None:
-    first, second = parts_of(OPTIONS, run=12_345), parts_of(OPTIONS, run=12_346)
+    first, second = split_options(OPTIONS, run=12_345), split_options(OPTIONS, run=12_346)
     assert first[0].prefix != second[0].prefix
 
 
 def test_a_session_has_room_for_lost_heartbeats() -> None:
-    part = parts_of(OPTIONS, run=1)[0]
+    part = split_options(OPTIONS, run=1)[0]
     assert part.consumer_options["session_timeout_s"] == 12.0
     assert part.client_options["heartbeat_interval_s"] <= 12.0 / 3
 
 
 @pytest.mark.parametrize(("order", "keys"), [("none", 0), ("queue", 0), ("key", 100)])
 def test_consumers_of_every_part_keep_the_order_and_producers_have_keys_for_it(order: str, keys: int) -> None:
-    for part in parts_of(replace(OPTIONS, order=order, processes=2), run=1):
+    for part in split_options(replace(OPTIONS, order=order, processes=2), run=1):
         assert part.consumer_options["order"] == order
         assert part.keys == keys
 
@@ -80,7 +80,7 @@ def test_an_order_that_the_mode_does_not_keep_is_refused_before_anything_is_crea
 
 
 def test_consumers_of_every_part_share_queues_by_the_strategy() -> None:
-    parts = parts_of(replace(OPTIONS, strategy="BALANCED_STICKY", processes=2), run=1)
+    parts = split_options(replace(OPTIONS, strategy="BALANCED_STICKY", processes=2), run=1)
     assert [part.strategy for part in parts] == ["BALANCED_STICKY"] * 2
 
 

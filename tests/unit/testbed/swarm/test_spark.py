@@ -12,7 +12,7 @@ from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from testbed.swarm.parts import RemotePart
-from testbed.swarm.spark import Job, TaskPart, explained, hello
+from testbed.swarm.spark import Job, TaskPart, hello, job_failure
 from testbed.swarm.wire import Bunch
 
 RESET = struct.pack("ii", 1, 0)
@@ -73,8 +73,8 @@ def test_an_error_of_a_job_is_reported_in_one_line_that_says_what_to_do() -> Non
     )
     refused = lost + "model.errors.ConnectFailed: no name server answers: 127.0.0.1:1: refused\n\n\tat org.apache"
     missing = lost + "ModuleNotFoundError: No module named 'cli'\n\n\tat org.apache"
-    assert explained(refused) == "ConnectFailed: no name server answers: 127.0.0.1:1: refused"
-    assert explained(missing) == (
+    assert job_failure(refused) == "ConnectFailed: no name server answers: 127.0.0.1:1: refused"
+    assert job_failure(missing) == (
         "its executor lacks what it needs (ModuleNotFoundError: No module named 'cli'): install rebalance-lab there too"
     )
     called = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
@@ -83,9 +83,9 @@ def test_an_error_of_a_job_is_reported_in_one_line_that_says_what_to_do() -> Non
         " 1 times, most recent failure: Lost task 1.0 in stage 0.0 (TID 1) (10.0.0.1 executor 1): ExecutorLostFailure "
         "(executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137\nDriver:"
     )
-    assert explained(gone) == "executor 1 is gone: Command exited with code 137"
-    assert explained(called + ": org.apache.spark.SparkException: Job 0 cancelled\n\tat x") == "Job 0 cancelled"
-    assert explained("Cancelled\n\tat x") == "Cancelled"
+    assert job_failure(gone) == "executor 1 is gone: Command exited with code 137"
+    assert job_failure(called + ": org.apache.spark.SparkException: Job 0 cancelled\n\tat x") == "Job 0 cancelled"
+    assert job_failure("Cancelled\n\tat x") == "Cancelled"
 
 
 @pytest.mark.tcp

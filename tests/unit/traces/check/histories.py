@@ -9,7 +9,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from tests.unit.traces.figures.group_events import Story
 from traces.check.check import HistoryCheck
-from traces.check.ledger import Ending, Sent, dispatched, ended, send_failed, sent
+from traces.check.ledger import Ending, SentMessage, dispatched_line, ended_line, failed_line, sent_line
 from traces.check.limits import HistoryLimits, OrderScope
 from traces.check.reading import in_order
 from traces.check.verdict import Rule, Verdict
@@ -88,11 +88,11 @@ def _message(number: int) -> list[Event]:
     """A message of lane 0 in q0, and what the owner of its time does with it."""
     owner, begins = [("c1", 10.0), ("c2", 110.0), ("c1", 210.0)][number // 10]
     t_ms = begins + number % 10
-    message = Sent(0, number)
+    message = SentMessage(0, number)
     return [
-        sent(3.0 + number / 100, message, QUEUE, number),
-        dispatched(t_ms, "g", owner, message, QUEUE, number),
-        ended(t_ms + 0.5, "g", owner, message, QUEUE, number),
+        sent_line(3.0 + number / 100, message, QUEUE, number),
+        dispatched_line(t_ms, "g", owner, message, QUEUE, number),
+        ended_line(t_ms + 0.5, "g", owner, message, QUEUE, number),
     ]
 
 
@@ -235,42 +235,45 @@ def plant_lost_write(story: Story) -> None:
 
 
 def plant_lost_message(story: Story) -> None:
-    story.events.append(sent(270, Sent(0, 30), QUEUE, 30))
+    story.events.append(sent_line(270, SentMessage(0, 30), QUEUE, 30))
 
 
 def plant_duplicate(story: Story) -> None:
     cause = story.client(255, "c1", E.CLIENT_STOP)
     _release(story, 256, "c1", cause, 0, 4)
     _acquire(story, 257, "c9", cause, 0, 11, 30)
-    message = Sent(0, 3)
-    story.events += [dispatched(260, "g", "c9", message, QUEUE, 3), ended(261, "g", "c9", message, QUEUE, 3)]
+    message = SentMessage(0, 3)
+    story.events += [dispatched_line(260, "g", "c9", message, QUEUE, 3), ended_line(261, "g", "c9", message, QUEUE, 3)]
 
 
 def plant_phantom(story: Story) -> None:
-    message = Sent(5, 0)
-    story.events += [dispatched(260, "g", "c1", message, QUEUE, 30), ended(261, "g", "c1", message, QUEUE, 30)]
+    message = SentMessage(5, 0)
+    story.events += [
+        dispatched_line(260, "g", "c1", message, QUEUE, 30),
+        ended_line(261, "g", "c1", message, QUEUE, 30),
+    ]
 
 
 def plant_out_of_order(story: Story) -> None:
     """Two messages of the queue are with listeners at once."""
     for number in (30, 31):
-        message = Sent(0, number)
+        message = SentMessage(0, number)
         story.events += [
-            sent(255, message, QUEUE, number),
-            dispatched(260 + number / 100, "g", "c1", message, QUEUE, number),
-            ended(262, "g", "c1", message, QUEUE, number),
+            sent_line(255, message, QUEUE, number),
+            dispatched_line(260 + number / 100, "g", "c1", message, QUEUE, number),
+            ended_line(262, "g", "c1", message, QUEUE, number),
         ]
 
 
 def plant_failed_and_stored(story: Story) -> None:
     """A send fails, and its message comes nevertheless: nothing is wrong."""
-    message = Sent(0, 30)
+    message = SentMessage(0, 30)
     story.events += [
-        send_failed(255, message),
-        dispatched(260, "g", "c1", message, QUEUE, 30),
-        ended(261, "g", "c1", message, QUEUE, 30, how=Ending.FAILED),
-        dispatched(262, "g", "c1", message, QUEUE, 30),
-        ended(263, "g", "c1", message, QUEUE, 30),
+        failed_line(255, message),
+        dispatched_line(260, "g", "c1", message, QUEUE, 30),
+        ended_line(261, "g", "c1", message, QUEUE, 30, how=Ending.FAILED),
+        dispatched_line(262, "g", "c1", message, QUEUE, 30),
+        ended_line(263, "g", "c1", message, QUEUE, 30),
     ]
 
 

@@ -10,7 +10,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from traces.check.evidence import Evidence
 from traces.check.lanes import MAX_SETTLED, Lanes
-from traces.check.ledger import Ending, Sent, dispatched, ended, sent
+from traces.check.ledger import Ending, SentMessage, dispatched_line, ended_line, sent_line
 from traces.check.limits import OrderScope
 from traces.check.verdict import Rule
 
@@ -37,16 +37,18 @@ class Story:
         self.lease(EventKind.QUEUE_ACQUIRED, client)
 
     def send(self, offset: int) -> None:
-        self.lanes.sent(sent(self.now, Sent(0, offset), QUEUE, offset), QUEUE, "ab"[offset % 2])
+        self.lanes.sent(sent_line(self.now, SentMessage(0, offset), QUEUE, offset), QUEUE, "ab"[offset % 2])
 
     def start(self, client: str, offset: int) -> None:
         self.now += 1
         key = "ab"[offset % 2]
-        self.lanes.started(dispatched(self.now, "g", client, Sent(0, offset), QUEUE, offset, key), QUEUE, key)
+        self.lanes.started(
+            dispatched_line(self.now, "g", client, SentMessage(0, offset), QUEUE, offset, key), QUEUE, key
+        )
 
     def end(self, client: str, offset: int, *, settles: bool = True) -> None:
         key = "ab"[offset % 2]
-        line = ended(self.now, "g", client, Sent(0, offset), QUEUE, offset, key, Ending.PROCESSED)
+        line = ended_line(self.now, "g", client, SentMessage(0, offset), QUEUE, offset, key, Ending.PROCESSED)
         self.lanes.ended(line, QUEUE, key, settled=settles)
 
     def do(self, client: str, *offsets: int) -> None:

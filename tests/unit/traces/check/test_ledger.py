@@ -6,13 +6,13 @@ from traces.check.ledger import (
     LEDGER_KINDS,
     NOWHERE,
     Ending,
-    Sent,
-    dispatched,
-    ended,
+    SentMessage,
+    dispatched_line,
+    ended_line,
+    failed_line,
     key_of,
     message_of,
-    send_failed,
-    sent,
+    sent_line,
 )
 
 QUEUE = MessageQueue("t", "b", 3)
@@ -20,9 +20,9 @@ QUEUE = MessageQueue("t", "b", 3)
 
 def test_each_line_names_its_message_its_place_and_its_key() -> None:
     lines = [
-        sent(1.0, Sent(2, 7), QUEUE, 40, "a key"),
-        dispatched(2.0, "g", "c1", Sent(2, 7), QUEUE, 40, "a key"),
-        ended(3.0, "g", "c1", Sent(2, 7), QUEUE, 40, "a key", Ending.FAILED),
+        sent_line(1.0, SentMessage(2, 7), QUEUE, 40, "a key"),
+        dispatched_line(2.0, "g", "c1", SentMessage(2, 7), QUEUE, 40, "a key"),
+        ended_line(3.0, "g", "c1", SentMessage(2, 7), QUEUE, 40, "a key", Ending.FAILED),
     ]
     for line in lines:
         assert message_of(line) == (2, 7)
@@ -32,7 +32,11 @@ def test_each_line_names_its_message_its_place_and_its_key() -> None:
 
 
 def test_a_line_needs_neither_a_place_nor_a_key() -> None:
-    for line in (sent(1.0, Sent(0, 0)), send_failed(1.0, Sent(0, 0)), ended(1.0, "g", "c", Sent(0, 0))):
+    for line in (
+        sent_line(1.0, SentMessage(0, 0)),
+        failed_line(1.0, SentMessage(0, 0)),
+        ended_line(1.0, "g", "c", SentMessage(0, 0)),
+    ):
         assert (line.topic, line.broker, line.queue_id) == NOWHERE
         assert key_of(line) == ""
 

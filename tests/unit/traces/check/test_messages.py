@@ -5,7 +5,7 @@ from dataclasses import replace
 from model.events import Event
 from model.message_queue import MessageQueue
 from tests.unit.traces.check.histories import checkers
-from traces.check.ledger import Sent, dispatched, ended, sent
+from traces.check.ledger import SentMessage, dispatched_line, ended_line, sent_line
 from traces.check.limits import HistoryLimits
 from traces.check.verdict import Answer, Rule
 
@@ -14,21 +14,21 @@ COMPLETE = HistoryLimits(complete=True, drained=True)
 
 
 def given(t_ms: float, number: int, offset: int, group: str = "g") -> list[Event]:
-    message = Sent(0, number)
+    message = SentMessage(0, number)
     return [
-        dispatched(t_ms, group, "c", message, QUEUE, offset),
-        ended(t_ms, group, "c", message, QUEUE, offset),
+        dispatched_line(t_ms, group, "c", message, QUEUE, offset),
+        ended_line(t_ms, group, "c", message, QUEUE, offset),
     ]
 
 
 def test_a_message_that_was_stored_twice_and_processed_twice_is_counted_and_no_anomaly() -> None:
-    verdict = checkers([sent(1, Sent(0, 0), QUEUE, 1), *given(2, 0, 0), *given(3, 0, 1)], COMPLETE)
+    verdict = checkers([sent_line(1, SentMessage(0, 0), QUEUE, 1), *given(2, 0, 0), *given(3, 0, 1)], COMPLETE)
     assert verdict.answer is Answer.YES
     assert [(each.received, each.duplicates) for each in verdict.messages] == [(1, 1)]
 
 
 def test_a_message_that_waits_is_lost_only_if_the_history_goes_on_until_nothing_is_left() -> None:
-    lines = [sent(1, Sent(0, 0), QUEUE, 0), sent(1, Sent(0, 1), QUEUE, 1), *given(2, 0, 0)]
+    lines = [sent_line(1, SentMessage(0, 0), QUEUE, 0), sent_line(1, SentMessage(0, 1), QUEUE, 1), *given(2, 0, 0)]
     assert checkers(lines, replace(COMPLETE, drained=False)).answer is Answer.YES
     [anomaly] = checkers(lines, COMPLETE).anomalies
     assert anomaly.rule is Rule.LOST_WRITE
@@ -38,13 +38,13 @@ def test_a_message_that_waits_is_lost_only_if_the_history_goes_on_until_nothing_
 
 
 def test_each_group_has_to_get_each_message_also_one_that_is_seen_late() -> None:
-    lines = [sent(1, Sent(0, n), QUEUE, n) for n in range(2)]
+    lines = [sent_line(1, SentMessage(0, n), QUEUE, n) for n in range(2)]
     verdict = checkers([*lines, *given(2, 0, 0), *given(2, 1, 1), *given(3, 0, 0, "late")], COMPLETE)
     assert [anomaly.group for anomaly in verdict.anomalies] == ["late"]
 
 
 def test_a_group_that_passes_an_acknowledged_message_skips_it_whether_it_was_acknowledged_before_or_after() -> None:
-    before = [sent(n, Sent(0, n), QUEUE, n) for n in range(3)]
+    before = [sent_line(n, SentMessage(0, n), QUEUE, n) for n in range(3)]
     [anomaly] = checkers([*before, *given(5, 0, 0), *given(6, 2, 2), *given(7, 1, 1)], COMPLETE).anomalies
     assert anomaly.rule is Rule.POLL_SKIP
     late = [before[0], before[2], *given(5, 0, 0), *given(6, 2, 2), before[1]._replace(t_ms=6.5), *given(7, 1, 1)]
@@ -52,10 +52,15 @@ def test_a_group_that_passes_an_acknowledged_message_skips_it_whether_it_was_ack
 
 
 def test_an_offset_that_no_one_acknowledged_may_be_passed() -> None:
-    lines = [sent(n, Sent(0, n), QUEUE, 2 * n) for n in range(2)]
+    lines = [sent_line(n, SentMessage(0, n), QUEUE, 2 * n) for n in range(2)]
     assert checkers([*lines, *given(5, 0, 0), *given(6, 1, 2)], COMPLETE).answer is Answer.YES
 
 
 def test_sends_of_one_lane_that_a_queue_stores_in_another_order_are_out_of_order() -> None:
-    lines = [sent(1, Sent(0, 0), QUEUE, 1), sent(2, Sent(0, 1), QUEUE, 0), *given(3, 1, 0), *given(4, 0, 1)]
+    lines = [
+        sent_line(1, SentMessage(0, 0), QUEUE, 1),
+        sent_line(2, SentMessage(0, 1), QUEUE, 0),
+        *given(3, 1, 0),
+        *given(4, 0, 1),
+    ]
     assert [each.rule for each in checkers(lines, COMPLETE).anomalies] == [Rule.OUT_OF_ORDER]

@@ -7,17 +7,17 @@ import pytest
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from tests.unit.traces.check.histories import clean, numbered
-from traces.check.reading import BadLine, Sorter, event_of, in_order
+from traces.check.reading import BadLine, Sorter, in_order, parse_event
 
 
 def test_what_a_node_writes_is_read() -> None:
     events = numbered(clean())
-    assert [event_of(line) for line in encode_events(events).splitlines()] == events
+    assert [parse_event(line) for line in encode_events(events).splitlines()] == events
 
 
 def test_a_line_of_another_version_is_read_as_far_as_it_is_known() -> None:
     line = json.dumps({"kind": "X", "t_ms": 1, "node": "b", "seq": 2, "new": [1]})
-    assert event_of(line) == Event(1, "b", 2, "X")
+    assert parse_event(line) == Event(1, "b", 2, "X")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_line_of_another_version_is_read_as_far_as_it_is_known() -> None:
 )
 def test_a_line_that_is_not_an_event_says_so(line: bytes) -> None:
     with pytest.raises(BadLine, match="not an event"):
-        event_of(line)
+        parse_event(line)
 
 
 def test_events_that_come_a_little_late_are_sorted_with_bounded_memory() -> None:

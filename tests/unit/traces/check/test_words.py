@@ -5,13 +5,13 @@ import pytest
 from tests.unit.traces.check.histories import checkers, clean, numbered, plant_double_owner
 from traces.check.check import HistoryCheck
 from traces.check.verdict import Rule
-from traces.check.words import asked, event_text, headline, rule_text, summary, witness_lines
+from traces.check.words import event_text, headline, rule_condition, rule_text, summary, witness_lines
 
 pytestmark = pytest.mark.walk
 
 
 def test_every_rule_is_asked_in_words() -> None:
-    assert all(asked(rule) for rule in Rule)
+    assert all(rule_condition(rule) for rule in Rule)
 
 
 def test_a_verdict_is_reported_in_a_sentence() -> None:

@@ -8,7 +8,7 @@ from tests.unit.traces.figures.group_events import E, Story, moved_story
 from traces.figures.causes import SILENT_MS
 from traces.figures.group import GroupFigures
 from traces.figures.queue import MAX_SILENT_CLAIMS
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 
 def test_a_move_costs_a_pause_and_what_was_dispatched_and_not_committed() -> None:
@@ -27,7 +27,7 @@ def test_a_move_costs_a_pause_and_what_was_dispatched_and_not_committed() -> Non
 
 
 def test_totals_are_known_at_any_time_and_count_what_is_open() -> None:
-    figures = figures_of(moved_story().events, "g")
+    figures = compute_figures(moved_story().events, "g")
     totals = figures.totals()
     assert (totals.members_joined, totals.members, totals.rebalances, totals.moves) == (2, 2, 2, 3)
     assert (totals.needed, totals.acquisitions, totals.handed_out, totals.duplicates) == (3, 3, 63, 3)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from model.events import Event, EventKind
-from traces.figures.over_time import MOST_BUCKETS, SHORTEST_BUCKET_MS, Deliveries, DeliveryBucket, bucket_of
+from traces.figures.over_time import MOST_BUCKETS, SHORTEST_BUCKET_MS, Deliveries, DeliveryBucket, bucket_length
 
 
 def deliveries(events: list[Event]) -> list[DeliveryBucket]:
@@ -29,7 +29,7 @@ def committed(t_ms: float, lag: int, queue_id: int = 0, topic: str = "t") -> Eve
 
 @pytest.mark.parametrize("span_s", [0, 60, 599.999, 600, 899, 1_199.9, 1_200, 86_400])
 def test_however_long_a_trace_is_its_delivery_is_reported_in_so_many_stretches_at_most(span_s: float) -> None:
-    bucket_ms = bucket_of(span_s * 1000)
+    bucket_ms = bucket_length(span_s * 1000)
     last = span_s * 1000 // bucket_ms
     assert last < MOST_BUCKETS
     assert bucket_ms == SHORTEST_BUCKET_MS or last >= MOST_BUCKETS / 2 - 1

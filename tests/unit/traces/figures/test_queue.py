@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.traces.figures.group_events import E, Story
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 
 def a_death(untold: int) -> Story:
@@ -105,7 +105,7 @@ def test_a_queue_without_an_owner_counts_from_moment_to_moment_until_its_broker_
     story.client(0, "c1", E.CLIENT_START)
     story.queue(10, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
     story.queue(100, "c1", E.QUEUE_DROPPED, version=1, detail="revoked")
-    figures = figures_of(story.events, "g")
+    figures = compute_figures(story.events, "g")
     figures.advance(250)
     assert (figures.totals().orphans, figures.totals().orphan_ms) == (1, 150)
     story.tell(300, "b", E.ROUTE_CHANGED, group="", topic="t", broker="b", n=0)

@@ -4,7 +4,7 @@ import pytest
 
 from model.events import Event, EventKind
 from tests.unit.traces.why.stories import handed_over, moves_of
-from traces.why.words import clock, happened, move_text, stage_text, time_of
+from traces.why.words import clock, describe_change, format_span, move_text, stage_text
 
 pytestmark = pytest.mark.walk
 
@@ -25,19 +25,19 @@ def test_every_stage_says_who_did_what() -> None:
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_kind_of_event_has_words(kind: EventKind) -> None:
-    said = happened(Event(0, "n", 1, kind, client="c", detail="x"))
+    said = describe_change(Event(0, "n", 1, kind, client="c", detail="x"))
     assert said
     assert "_" not in said
 
 
 def test_a_connection_that_a_client_lost_is_not_a_broker_that_went_down() -> None:
     down = Event(0, "b", 1, EventKind.BROKER_DOWN, broker="b", detail="stop")
-    assert happened(down) == "broker b went down"
+    assert describe_change(down) == "broker b went down"
     lost = Event(0, "c", 1, EventKind.BROKER_DOWN, broker="b", client="c", detail="b:1")
-    assert happened(lost) == "c lost its connection to broker b"
-    assert happened(None) == "an event happened that is not in the trace"
+    assert describe_change(lost) == "c lost its connection to broker b"
+    assert describe_change(None) == "an event happened that is not in the trace"
 
 
 def test_times_are_short() -> None:
     assert clock(3_723_004) == "01:02:03.004"
-    assert [time_of(ms) for ms in (0.04, 12.3, 12_345)] == ["0.0 ms", "12 ms", "12.3 s"]
+    assert [format_span(ms) for ms in (0.04, 12.3, 12_345)] == ["0.0 ms", "12 ms", "12.3 s"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from broker.store.segments.remains import remains_of
+from broker.store.segments.remains import read_remains
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import offsets, open_store
 
@@ -20,10 +20,10 @@ def test_the_payload_of_a_damaged_record_is_read_with_what_is_wrong_in_it(tmp_pa
     files = FaultyFiles()
     with open_store(tmp_path, files, tail_bytes=0) as store:
         assert offsets(store) == [0]
-        assert remains_of(store.log, KEY, 1) == b"seKond"
-        assert remains_of(store.log, KEY, 0) == b"first"
-        assert remains_of(store.log, KEY, 2) == b"", "it was never there"
-        assert remains_of(store.log, (9, 0), 0) == b""
+        assert read_remains(store.log, KEY, 1) == b"seKond"
+        assert read_remains(store.log, KEY, 0) == b"first"
+        assert read_remains(store.log, KEY, 2) == b"", "it was never there"
+        assert read_remains(store.log, (9, 0), 0) == b""
         files.failing["pread"] = errno.EIO
-        assert remains_of(store.log, KEY, 1) == b""
+        assert read_remains(store.log, KEY, 1) == b""
         files.failing.clear()

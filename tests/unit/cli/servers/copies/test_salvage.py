@@ -11,7 +11,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.message_store import MessageStore
 from cli.main import app
-from cli.servers.copies.salvage import messages_of
+from cli.servers.copies.salvage import read_messages
 from model.message import Message, encode_payload
 from model.names import retry_topic
 
@@ -43,7 +43,7 @@ def test_each_queue_is_listed_with_its_offsets(tmp_path: Path) -> None:
 
 
 def test_only_messages_of_users_are_sent_again_as_they_were(tmp_path: Path) -> None:
-    messages = list(messages_of(gave_up(tmp_path / "data"), 1))
+    messages = list(read_messages(gave_up(tmp_path / "data"), 1))
     assert messages.count(None) == 2
     sent = [message for message in messages if message is not None]
     assert [(each.topic, each.body, list(each.keys), each.tags) for each in sent] == [

@@ -9,7 +9,7 @@ import anyio
 
 from broker.config import BrokerConfig
 from cli.servers.copies.options import CopiesGiven
-from cli.servers.copies.serving import ReplicaOrders, announced, replica_config
+from cli.servers.copies.serving import ReplicaOrders, announcement_fields, replica_config
 from model.replica_set import Acks
 from replica.registers.memory import MemoryRegister
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -36,15 +36,15 @@ def test_the_announcement_and_the_faults_follow_the_role(simulate: Simulate) -> 
     async def scenario(cluster: SimulatedCluster) -> None:
         await anyio.sleep(1.0)
         first, second = (cluster.replicas[f"broker-a-{n}"].running for n in (1, 2))
-        assert announced(first)["role"] == "master"
-        assert "recovery" in announced(first)
-        assert announced(second) == {"replica_id": 2, "role": "following"}
+        assert announcement_fields(first)["role"] == "master"
+        assert "recovery" in announcement_fields(first)
+        assert announcement_fields(second) == {"replica_id": 2, "role": "following"}
         orders = ReplicaOrders(second, Random(1))
         assert orders.answer({"do": "active"}) == {"active": []}
         with cluster.simulation.on_host("broker-a-1"):
             await first.hand_over(2)
         await anyio.sleep(1.0)
-        assert announced(second)["role"] == "master"
+        assert announcement_fields(second)["role"] == "master"
         cause = orders.answer({"do": "tell", "kind": "FAULT_BEGAN", "process": "broker-b", "done": "kill"})["cause"]
         assert cause.startswith("broker-a/")
 

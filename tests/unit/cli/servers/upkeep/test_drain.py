@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from cli.servers.upkeep.drain import Drained, drained
+from cli.servers.upkeep.drain import DrainResult, drain_broker
 from client.admin.admin import Admin
 from model.errors import InvalidParameter
 from model.limits import ROUTE_POLL_INTERVAL_S
@@ -31,7 +31,7 @@ def test_producers_leave_a_broker_that_is_drained_and_come_back_afterwards(tmp_p
             tasks.start_soon(send_all_the_time)
             await anyio.sleep(5)
             assert set(used) == {"broker-a", "broker-b"}
-            done = await drained(admin, "broker-a", 300.0)
+            done = await drain_broker(admin, "broker-a", 300.0)
             assert (done.drained, done.left) == (True, {})
             assert ROUTE_POLL_INTERVAL_S < done.seconds < 3 * ROUTE_POLL_INTERVAL_S
             used.clear()
@@ -49,7 +49,7 @@ def test_producers_leave_a_broker_that_is_drained_and_come_back_afterwards(tmp_p
 
 
 def test_what_a_group_has_not_read_is_left_at_the_end_of_the_time(tmp_path: Path) -> None:
-    async def scenario(cluster: SimulatedCluster, admin: Admin) -> Drained:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> DrainResult:
         await cluster.create_topic("orders", queues=1)
         consumer = await cluster.start_consumer("billing", "orders")
         await cluster.wait_converged(1.0)
@@ -58,8 +58,8 @@ def test_what_a_group_has_not_read_is_left_at_the_end_of_the_time(tmp_path: Path
         for _ in range(3):
             await producer.send("orders", b"m")
         with pytest.raises(InvalidParameter, match=r"not everywhere: name server .*'nowhere'.*known are broker-a"):
-            await drained(admin, "nowhere", 60.0)
-        return await drained(admin, "broker-a", 60.0)
+            await drain_broker(admin, "nowhere", 60.0)
+        return await drain_broker(admin, "broker-a", 60.0)
 
     done = administer(scenario, tmp_path, brokers=1)
     assert (done.drained, done.left) == (False, {"billing": 3})

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from testbed.bench.disk.recovery import Row, log_sizes, results_of, write
+from testbed.bench.disk.recovery import Row, log_sizes, make_results, write
 from testbed.bench.kit.processes import name_server_process
 from tests.unit.testbed.bench.embedded import quiet
 
@@ -15,7 +15,7 @@ def test_a_row_is_the_fastest_restart_against_the_first_row_and_says_what_there_
         Row(name="recovery-1", times_s=[0.4, 0.2, 0.3], stored_bytes=64 << 20, since_bytes=1 << 20),
         Row(name="recovery-4", times_s=[0.5, 0.4, 0.6], stored_bytes=4 << 30, since_bytes=3 << 19),
     ]
-    first, second = results_of(rows)
+    first, second = make_results(rows)
     assert (first.name, first.value, first.ratio) == ("recovery-1", 200, 1)
     assert (second.name, second.value, second.baseline_value, second.ratio) == ("recovery-4", 400, 200, 2)
     assert second.note == "1.5 MiB to read of 4,096 MiB stored"

@@ -11,7 +11,7 @@ from client import MessageQueue
 from client.admin.admin import Admin
 from client.instance.member import ServiceState
 from model.names import retry_topic
-from testbed.bench.kit.consumers import consume_for, consumer_of, ignore, queues_of, running, targets
+from testbed.bench.kit.consumers import consume_for, group_queues, ignore, make_consumer, running, targets
 from testbed.bench.kit.convergence import ConvergenceWatch
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.filling import fill_topic
@@ -32,11 +32,11 @@ def test_consumers_come_to_own_exactly_their_shares_and_leave_nothing_behind(tmp
     async def main(simulation: Simulation) -> None:
         async with embedded(simulation, tmp_path, TOPIC, 7) as cluster:
             watch = ConvergenceWatch()
-            consumers = [consumer_of(cluster.name_server, "g", number, watch.record) for number in (3, 1, 2)]
+            consumers = [make_consumer(cluster.name_server, "g", number, watch.record) for number in (3, 1, 2)]
             async with running(consumers):
                 ids = [consumer.client_id for consumer in consumers]
                 assert sorted(ids) == [ids[1], ids[2], ids[0]]
-                target = targets("g", ids, await queues_of(cluster.name_server, "g"))
+                target = targets("g", ids, await group_queues(cluster.name_server, "g"))
                 watch.expect(target)
                 await watch.wait_converged(10.0)
                 assert {consumer.client_id: consumer.queues for consumer in consumers} == target

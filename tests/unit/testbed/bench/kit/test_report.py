@@ -4,7 +4,7 @@ import pytest
 
 from testbed.bench.kit.host_share import CpuShares
 from testbed.bench.kit.interval import Interval
-from testbed.bench.kit.report import COLUMNS, GOALS, MET, MISSED, UNSURE, Goal, Result, as_rows, verdict_of
+from testbed.bench.kit.report import COLUMNS, GOALS, MET, MISSED, UNSURE, Goal, Result, as_rows, judge_ratio
 
 AT_LEAST_HALF = Goal(0.5, of_ratio=True, at_least=True)
 AT_MOST_TEN = Goal(10.0, of_ratio=False, at_least=False)
@@ -38,9 +38,9 @@ def test_the_lower_end_of_an_interval_has_to_reach_a_goal_from_below_and_a_wide_
 
 def test_the_upper_end_of_an_interval_has_to_stay_below_a_goal_from_above() -> None:
     at_most = Goal(0.6, of_ratio=True, at_least=False)
-    assert verdict_of(at_most, 0.55, Interval(0.5, 0.6), 0.3) == MET
-    assert verdict_of(at_most, 0.55, Interval(0.5, 0.61), 0.3) == MISSED
-    assert verdict_of(at_most, 0.55, Interval(0.5, 0.61), 0.15) == UNSURE
+    assert judge_ratio(at_most, 0.55, Interval(0.5, 0.6), 0.3) == MET
+    assert judge_ratio(at_most, 0.55, Interval(0.5, 0.61), 0.3) == MISSED
+    assert judge_ratio(at_most, 0.55, Interval(0.5, 0.61), 0.15) == UNSURE
 
 
 def test_a_goal_says_what_it_asks_for() -> None:

@@ -13,11 +13,11 @@ from testbed.bench.kit.rounds import (
     Turn,
     Window,
     in_turns,
+    make_result,
     median_turn,
     percentile,
+    random_order,
     rate,
-    result_of,
-    shuffled,
 )
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -84,21 +84,21 @@ def test_the_sides_take_turns_in_random_order_after_one_uncounted_round_each() -
 
 @given(st.lists(st.integers(), max_size=6), st.randoms(use_true_random=False))
 def test_a_round_has_every_system_once(systems: list[int], random: Random) -> None:
-    assert sorted(shuffled(systems, random)) == sorted(systems)
+    assert sorted(random_order(systems, random)) == sorted(systems)
 
 
 def test_the_median_turn_is_reported_whole_so_that_its_ratio_fits_its_rates() -> None:
     turns = [Turn(10, 100), Turn(90, 100), Turn(30, 60), Turn(40, 100)]
     assert median_turn(turns) == Turn(40, 100)
     assert median_turn(turns[:3]) == Turn(30, 60)
-    result = result_of("send-64", turns)
+    result = make_result("send-64", turns)
     assert (result.value, result.baseline_value, result.ratio) == (40, 100, 0.4)
     assert result.interval is None
 
 
 def test_enough_turns_have_an_interval() -> None:
     turns = MeasuredTurns([Turn(8, 10), Turn(9, 10), Turn(10, 10)] * (MIN_ROUNDS // 3))
-    assert result_of("send-64", turns).interval == Interval(0.8, 1.0)
+    assert make_result("send-64", turns).interval == Interval(0.8, 1.0)
 
 
 def test_a_percentile_is_one_of_the_times() -> None:

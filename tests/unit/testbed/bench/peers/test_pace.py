@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.bench.peers.pace import NS, Latencies, SendTimes, latencies, read_stamp, stamped
+from testbed.bench.peers.pace import NS, Latencies, SendTimes, latencies, read_stamp, stamp_body
 
 
 @given(st.integers(1, 200_000), st.integers(1, 5_000), st.integers(0, NS))
@@ -26,7 +26,7 @@ def test_intended_times_do_not_move_when_a_send_is_late() -> None:
 
 
 def test_a_body_has_its_number_and_its_intended_time() -> None:
-    body = stamped(7, 123, 256)
+    body = stamp_body(7, 123, 256)
     assert len(body) == 256
     assert read_stamp(body) == (7, 123)
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from testbed.bench.peers import side
-from testbed.bench.peers.pace import HELLO, NS, read_stamp, stamped
+from testbed.bench.peers.pace import HELLO, NS, read_stamp, stamp_body
 from testbed.bench.peers.systems.protocol import Take
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -52,11 +52,11 @@ def test_the_consumer_measures_from_the_intended_time_and_leaves_the_warm_up_out
 ) -> None:
     async def main(simulation: Simulation) -> None:
         def body(number: int, ago_ms: int) -> bytes:
-            return stamped(number, _clock(simulation) - ago_ms * MS, 256)
+            return stamp_body(number, _clock(simulation) - ago_ms * MS, 256)
 
         async def consume(address: str, topic: str, group: str, batch: int, take: Take) -> None:
             await anyio.sleep(1)
-            take([stamped(HELLO, 0, 256)])
+            take([stamp_body(HELLO, 0, 256)])
             take([body(0, 500), body(1, 10), body(1, 900)])  # the first is the warm-up, the last came twice
             take([body(2, 30)])
             await anyio.sleep_forever()
@@ -78,7 +78,7 @@ def test_a_consumer_without_a_way_by_message_gets_large_batches(monkeypatch: pyt
     async def main(simulation: Simulation) -> None:
         async def consume(address: str, topic: str, group: str, batch: int, take: Take) -> None:
             batches.append(batch)
-            take([stamped(HELLO, 0, 256), stamped(0, 0, 256)])
+            take([stamp_body(HELLO, 0, 256), stamp_body(0, 0, 256)])
             await anyio.sleep_forever()
 
         system: Any = SimpleNamespace(consume=consume, measurements=frozenset({"consume-32"}))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.bench.profile.table import LOOP, ROOT, Profile, Samples, as_row, markdown, room_of
+from testbed.bench.profile.table import LOOP, ROOT, Profile, Samples, as_row, find_room, markdown
 
 WRITER, PRODUCER = "/src/broker/store/writer.py", "/src/client/produce/producer.py"
 
@@ -29,11 +29,11 @@ def profile(*functions: tuple[str, str, int], user_s: float = 0.8, system_s: flo
     ],
 )
 def test_a_function_belongs_to_the_room_of_its_file(file: str, room: str) -> None:
-    assert room_of(file, "/src") == room
+    assert find_room(file, "/src") == room
 
 
 def test_the_root_is_the_folder_of_our_packages() -> None:
-    assert room_of(__file__.replace("/tests/unit/", "/"), ROOT) == "testbed/bench/profile"
+    assert find_room(__file__.replace("/tests/unit/", "/"), ROOT) == "testbed/bench/profile"
 
 
 def test_the_time_of_a_message_is_divided_by_the_ticks_of_rooms_and_functions() -> None:

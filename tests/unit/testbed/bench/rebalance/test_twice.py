@@ -5,12 +5,13 @@ from pathlib import Path
 
 from model.events import EventKind
 from testbed.bench.kit.report import GOALS, MET, MISSED
-from testbed.bench.rebalance.twice import GROUP, Repeats, max_redelivered, results_of
+from testbed.bench.rebalance.twice import GROUP, Repeats, make_results, max_redelivered
 
 
 def test_the_worst_kill_counts_and_the_broker_may_say_neither_too_few_nor_far_too_many() -> None:
     results = {
-        result.name: result for result in results_of("orderly", [Repeats(5, 7), Repeats(9, 8), Repeats(2, 40)], 25_000)
+        result.name: result
+        for result in make_results("orderly", [Repeats(5, 7), Repeats(9, 8), Repeats(2, 40)], 25_000)
     }
     assert {name: result.value for name, result in results.items()} == {
         "twice-orderly": 9,

@@ -8,8 +8,8 @@ from testbed.bench.throughput.contrast import (
     QUEUES,
     WAYS,
     ContrastOutcome,
+    make_results,
     measure_contrast,
-    results_of,
 )
 
 WAY = {way.name: way for way in WAYS}
@@ -29,7 +29,7 @@ def test_who_shares_queues_waits_for_the_slow_member_and_who_shares_messages_doe
 def test_the_figures_are_the_largest_backlog_and_latencies_and_report_who_worked() -> None:
     latencies = tuple(n / 100 for n in range(1, 101))
     outcome = ContrastOutcome(backlog=(0, 7, 3, 0), latencies_s=latencies, finished=(60, 40, 0), drained_s=12.34)
-    backlog, median, high = results_of(WAY["queues"], outcome)
+    backlog, median, high = make_results(WAY["queues"], outcome)
     assert (backlog.name, backlog.value) == ("contrast-queues-backlog", 7)
     assert backlog.note == "2 of 3 members got work; 100 done after 12.3 s"
     assert (median.name, median.value, median.unit) == ("contrast-queues-p50", 500.0, "ms")

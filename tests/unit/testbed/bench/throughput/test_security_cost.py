@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.security.login import key_of
+from remoting.security.login import read_own_key
 from remoting.security.policy import parse_policy
 from testbed.bench.throughput.security_cost import access, environment
 
@@ -13,7 +13,7 @@ from testbed.bench.throughput.security_cost import access, environment
 def test_the_key_of_the_clients_is_the_one_that_the_servers_know(tmp_path: Path) -> None:
     (_, file), variables = access(tmp_path)
     user = parse_policy(Path(file).read_text())["bench"]
-    key = key_of(variables)
+    key = read_own_key(variables)
     assert key is not None
     assert key.hash() in user.keys
     assert all(Path(path).stat().st_mode & 0o077 == 0 for path in variables.values())

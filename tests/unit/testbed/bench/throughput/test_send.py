@@ -5,7 +5,7 @@ from pathlib import Path
 from client import Producer
 from testbed.bench.kit.echo import BODY, TOPIC
 from testbed.bench.kit.rounds import Sizes, Window, rate
-from testbed.bench.throughput.send import echoing, round_of, sending
+from testbed.bench.throughput.send import echoing, make_round, sending
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import done_and_stored, echo_connected, embedded
 
@@ -38,7 +38,7 @@ def test_more_in_flight_get_more_done(tmp_path: Path) -> None:
                 await rate(counted, workers, SIZES.seconds)
                 done.append(window.done)
             assert done[1] == 64 * done[0]
-            assert await round_of(work, 2, SIZES, labels.append, "echo-2")() > 0
+            assert await make_round(work, 2, SIZES, labels.append, "echo-2")() > 0
             assert labels == ["echo-2"]
 
     run_simulation(main)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from testbed.bench.kit.interval import Interval
 from testbed.bench.kit.rounds import Turn
-from testbed.bench.throughput.trace_cost import cost_of, interval
+from testbed.bench.throughput.trace_cost import compute_cost, interval
 
 
 def test_the_interval_of_a_median_leaves_out_as_many_at_both_ends_as_coins_allow() -> None:
@@ -12,6 +12,6 @@ def test_the_interval_of_a_median_leaves_out_as_many_at_both_ends_as_coins_allow
 
 
 def test_the_cost_is_the_part_of_the_rate_that_is_missing_with_the_trace() -> None:
-    result = cost_of("x", [Turn(96.0 + n % 3, 100.0) for n in range(21)])
+    result = compute_cost("x", [Turn(96.0 + n % 3, 100.0) for n in range(21)])
     assert (result.value, result.unit) == (3.0, "% of the rate")
     assert result.note.startswith("2.0 to 4.0 % with 95% confidence, 21 turns; 97 against 100")

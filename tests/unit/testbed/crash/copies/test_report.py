@@ -7,7 +7,7 @@ from rich.console import Console
 from testbed.crash.audit import CrashVerdict
 from testbed.crash.copies.kinds import COPIES_KINDS
 from testbed.crash.copies.report import LABELS, copies_table
-from testbed.crash.copies.run import CopiesResult, figures_of
+from testbed.crash.copies.run import CopiesResult, sum_effects
 from testbed.crash.copies.schedule import Act
 from testbed.crash.copies.watch import Effects
 
@@ -34,7 +34,7 @@ def result(**findings: int) -> CopiesResult:
             findings={**dict.fromkeys(COPIES_KINDS, 0), **findings},
             examples=(),
         ),
-        acts={act.value: figures_of([EFFECTS, EFFECTS]) for act in Act},
+        acts={act.value: sum_effects([EFFECTS, EFFECTS]) for act in Act},
         steps=(),
         moved_by_joins=10,
         read_back=3,

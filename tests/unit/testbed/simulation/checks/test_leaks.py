@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from broker.messages.parked import Parked, ParkedRequests
+from broker.messages.parked import ParkedRequest, ParkedRequests
 from model.message_queue import MessageQueue
 from model.own_name import PREFIX
 from remoting.command import Command
@@ -62,9 +62,9 @@ def test_one_sample_after_the_warm_up_cannot_report() -> None:
 
 
 def test_tables_of_a_broker_are_counted_under_their_names() -> None:
-    table = ParkedRequests[Parked[str]]()
+    table = ParkedRequests[ParkedRequest[str]]()
     for n in range(3):
-        table.park(Parked("peer", Command(0, 0, n, {}, None), (("t", n),), 1.0))
+        table.park(ParkedRequest("peer", Command(0, 0, n, {}, None), (("t", n),), 1.0))
     assert table_sizes(table) == {
         "ParkedRequests._at": 1 + 3 + 3,
         "ParkedRequests._of": 1 + 3,
@@ -102,6 +102,6 @@ def test_named_tuples_of_ours_are_looked_into() -> None:
 
 def test_objects_of_ours_are_counted_while_they_live() -> None:
     before = object_counts()["ParkedRequests"]
-    kept = [ParkedRequests[Parked[str]](), ParkedRequests[Parked[str]]()]
+    kept = [ParkedRequests[ParkedRequest[str]](), ParkedRequests[ParkedRequest[str]]()]
     assert object_counts()["ParkedRequests"] == before + len(kept)
     assert object_counts()["dict"] == 0

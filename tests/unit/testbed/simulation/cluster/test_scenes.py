@@ -6,12 +6,12 @@ import anyio
 import pytest
 
 from testbed.simulation.cluster.cluster import SimulatedCluster
-from testbed.simulation.cluster.scenes import Began, filled_with, now, render
+from testbed.simulation.cluster.scenes import SceneStart, filled_with, now, render
 
 pytestmark = pytest.mark.simulation
 
 
-async def a_send(cluster: SimulatedCluster) -> Began:
+async def a_send(cluster: SimulatedCluster) -> SceneStart:
     """A consumer that has its queue gets a message."""
     await cluster.create_topic("orders", queues=1, brokers=["broker-a"])
     await cluster.start_consumer("billing", "orders")

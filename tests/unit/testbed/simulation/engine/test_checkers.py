@@ -9,7 +9,7 @@ from model.limits import MAX_SIM_FINDINGS
 from model.message_queue import MessageQueue
 from testbed.simulation.engine.checkers import Call, Checkers
 from testbed.simulation.engine.programme import GroupPart, Programme, PromisePart, Step
-from traces.check.ledger import Ending, Sent
+from traces.check.ledger import Ending, SentMessage
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 GROUPS = (
@@ -40,7 +40,7 @@ def checkers(clock: Clock) -> Checkers:
 
 
 def call(group: str, number: int = 0, offset: int = 0, key: str = "") -> Call:
-    return Call(group, "c1", Sent(0, number), QUEUE, offset, key, b"%d" % number)
+    return Call(group, "c1", SentMessage(0, number), QUEUE, offset, key, b"%d" % number)
 
 
 def granted(group: str, client: str, seq: int) -> Event:
@@ -59,12 +59,12 @@ def test_a_lease_that_two_have_is_a_double_owner_in_any_group_that_pulls(checker
 
 
 def test_every_group_has_to_be_done_with_what_was_acknowledged(checkers: Checkers) -> None:
-    checkers.acknowledged(Sent(0, 0), b"0", QUEUE, 0, "k")
+    checkers.acknowledged(SentMessage(0, 0), b"0", QUEUE, 0, "k")
     assert checkers.lag == 4
     for group in ("plain", "keys"):
         checkers.dispatched(call(group, key="k"))
         checkers.ended(call(group, key="k"), Ending.PROCESSED)
-    checkers.dead("pops", Sent(0, 0), b"0")
+    checkers.dead("pops", SentMessage(0, 0), b"0")
     assert checkers.lag == 1
     assert checkers.finish(drained=False) == ()
     assert [str(finding) for finding in checkers.finish(drained=True)] == [
@@ -73,18 +73,18 @@ def test_every_group_has_to_be_done_with_what_was_acknowledged(checkers: Checker
 
 
 def test_a_message_that_failed_is_not_done(checkers: Checkers) -> None:
-    checkers.acknowledged(Sent(0, 0), b"0", QUEUE, 0, "")
+    checkers.acknowledged(SentMessage(0, 0), b"0", QUEUE, 0, "")
     checkers.dispatched(call("plain"))
     checkers.ended(call("plain"), Ending.FAILED)
     assert checkers.lag == 4
-    checkers.dead("plain", Sent(0, 0), b"0")
+    checkers.dead("plain", SentMessage(0, 0), b"0")
     assert checkers.lag == 3
     assert checkers.dead_letters == 1
 
 
 def test_what_is_left_out_is_named_and_keys_may_overtake_each_other(checkers: Checkers) -> None:
     for number in (0, 1, 2):
-        checkers.acknowledged(Sent(0, number), b"%d" % number, QUEUE, number, str(number))
+        checkers.acknowledged(SentMessage(0, number), b"%d" % number, QUEUE, number, str(number))
     for group in ("plain", "keys"):
         checkers.dispatched(call(group, 0, 0, "0"))
         checkers.dispatched(call(group, 2, 2, "2"))
@@ -92,7 +92,7 @@ def test_what_is_left_out_is_named_and_keys_may_overtake_each_other(checkers: Ch
 
 
 def test_a_popped_message_is_redelivered_only_before_its_acknowledgement(checkers: Checkers) -> None:
-    checkers.acknowledged(Sent(0, 0), b"0", QUEUE, 0, "")
+    checkers.acknowledged(SentMessage(0, 0), b"0", QUEUE, 0, "")
     checkers.dispatched(call("pops"))
     checkers.dispatched(call("pops"))
     assert (checkers.deliveries, checkers.redelivered) == (2, 1)
@@ -112,7 +112,7 @@ def test_the_true_time_counts_where_clocks_are_skewed(clock: Clock) -> None:
 def test_a_message_that_waits_for_too_long_was_in_a_queue_that_no_one_read(clock: Clock) -> None:
     checkers = Checkers(Programme(group=GROUPS[:1], promise=PromisePart(wait_s=5.0)), clock)
     for number in (0, 1):
-        checkers.acknowledged(Sent(0, number), b"%d" % number, QUEUE, number, "")
+        checkers.acknowledged(SentMessage(0, number), b"%d" % number, QUEUE, number, "")
     clock.now_ms += 4_000
     checkers.dispatched(call("plain", 0, 0))
     clock.now_ms += 2_000

@@ -7,7 +7,7 @@ from model.limits import MAX_SIM_S
 from testbed.simulation.engine.clocks import with_wrong_clocks
 from testbed.simulation.engine.draw import KINDS, draw
 from testbed.simulation.engine.programme import ClockPart, Programme
-from testbed.simulation.engine.text import programme_of, text_of
+from testbed.simulation.engine.text import parse_programme, write_programme
 
 PROGRAMMES = [with_wrong_clocks(draw(seed, kind)) for kind in KINDS for seed in range(30)]
 
@@ -35,7 +35,7 @@ def test_the_faults_stay_and_equal_seeds_have_equal_clocks() -> None:
     wrong = with_wrong_clocks(plain)
     assert wrong == with_wrong_clocks(plain)
     assert [step for step in plain.step if step.do != "clock_skew"] == list(wrong.step)
-    assert programme_of(text_of(wrong)) == wrong
+    assert parse_programme(write_programme(wrong)) == wrong
 
 
 def test_a_clock_is_ahead_drifts_and_is_set() -> None:

@@ -8,17 +8,17 @@ from typing import cast
 
 import anyio
 
-from client.pop.requests import Acked, Dead, PopRequests
+from client.pop.requests import AckedByDelivery, Dead, PopRequests
 from model.errors import ConnectionLost, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
 from testbed.simulation.checks.pop import PopCheck
 from testbed.simulation.cluster.cluster import SimulatedCluster
-from testbed.simulation.engine.pops import unacknowledged, watch_acknowledgements
+from testbed.simulation.engine.pops import count_unacknowledged, watch_acknowledgements
 from tests.simulation.conftest import Simulate
 
 QUEUE = MessageQueue("t", "broker-a", 0)
-ACKED: Acked = {("t", 0, 7): [1, 2]}
+ACKED: AckedByDelivery = {("t", 0, 7): [1, 2]}
 
 
 class AckingRequests:
@@ -27,10 +27,10 @@ class AckingRequests:
     def __init__(self) -> None:
         self.is_lost = False
 
-    async def ack(self, broker_name: str, acked: Acked) -> Dead:
+    async def ack(self, broker_name: str, acked: AckedByDelivery) -> Dead:
         return [("t", 0, 2)]
 
-    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+    def start_ack(self, broker_name: str, acked: AckedByDelivery, answered: Callable[[Dead | RlabError], None]) -> bool:
         answered(ConnectionLost("gone") if self.is_lost else [("t", 0, 2)])
         return True
 
@@ -81,14 +81,14 @@ def test_a_message_of_a_group_is_unacknowledged_while_it_is_invisible_and_when_i
         popper = await cluster.start_popper("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET)
         first, _ = await popper.receive(invisible_s=5)
         place = ("broker-a", "g t:0")
-        assert unacknowledged(cluster, "g") == {place: 2}
+        assert count_unacknowledged(cluster, "g") == {place: 2}
         await popper.ack([first])
-        assert unacknowledged(cluster, "g") == {place: 1}
+        assert count_unacknowledged(cluster, "g") == {place: 1}
         await anyio.sleep(6)
-        assert unacknowledged(cluster, "g") == {place: 1}
-        assert unacknowledged(cluster, "h") == {}
+        assert count_unacknowledged(cluster, "g") == {place: 1}
+        assert count_unacknowledged(cluster, "h") == {}
         [again] = await popper.receive()
         await popper.ack([again])
-        assert unacknowledged(cluster, "g") == {}
+        assert count_unacknowledged(cluster, "g") == {}
 
     simulate(scenario, brokers=1)

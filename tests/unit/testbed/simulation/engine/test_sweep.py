@@ -7,7 +7,7 @@ import pytest
 from model.errors import ConfigError
 from testbed.simulation.engine.draw import draw
 from testbed.simulation.engine.sweep import Case, run_case, sweep
-from testbed.simulation.engine.text import text_of
+from testbed.simulation.engine.text import write_programme
 
 SHORT = """
 lasts_s = 10.0
@@ -27,8 +27,8 @@ who = "broker-a"
 def test_a_case_is_its_programme() -> None:
     drawn = draw(3, "pop")
     assert Case(seed=3, kind="pop").programme() == drawn
-    assert Case(seed=3, text=text_of(drawn)).programme() == drawn
-    assert Case(seed=4, text=text_of(drawn)).programme().seed == 4
+    assert Case(seed=3, text=write_programme(drawn)).programme() == drawn
+    assert Case(seed=4, text=write_programme(drawn)).programme().seed == 4
     assert Case(seed=3, quirks=("RANDOM_VIEW",)).programme() == draw(3).with_quirks(["RANDOM_VIEW"])
     with pytest.raises(ConfigError):
         Case(seed=0, text="nothing = 1").programme()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.errors import ConfigError
 from testbed.simulation.engine.draw import KINDS, draw
 from testbed.simulation.engine.programme import GroupPart, LoadPart, Programme, Step
-from testbed.simulation.engine.text import as_test, programme_of, text_of
+from testbed.simulation.engine.text import as_test, parse_programme, write_programme
 
 SHORT = Programme(load=LoadPart(messages=20), step=(Step(at_s=1.0, do="stop", who="billing-1"),), lasts_s=3.0)
 
@@ -19,7 +19,7 @@ SHORT = Programme(load=LoadPart(messages=20), step=(Step(at_s=1.0, do="stop", wh
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(KINDS))
 def test_what_was_written_is_read_again(seed: int, kind: str) -> None:
     programme = draw(seed, kind)
-    assert programme_of(text_of(programme)) == programme
+    assert parse_programme(write_programme(programme)) == programme
 
 
 def test_only_what_differs_from_its_default_is_written() -> None:
@@ -29,17 +29,17 @@ def test_only_what_differs_from_its_default_is_written() -> None:
         group=(GroupPart(name="g", topics=("orders",), fails=0.5),),
         step=(Step(at_s=1.0, do="partition", who="g-1", to="broker-a", one_way=True),),
     ).with_quirks(["SILENT_EXPIRY"])
-    assert text_of(programme) == (
+    assert write_programme(programme) == (
         'about = "two \\"words\\""\nseed = 7\n'
         '\n[cluster]\nquirks = ["SILENT_EXPIRY"]\n'
         '\n[[group]]\nname = "g"\ntopics = ["orders"]\nfails = 0.5\n'
         '\n[[step]]\nat_s = 1.0\ndo = "partition"\nwho = "g-1"\nto = "broker-a"\none_way = true\n'
     )
-    assert programme_of(text_of(programme)) == programme
+    assert parse_programme(write_programme(programme)) == programme
 
 
 def test_a_programme_may_be_nothing_but_defaults() -> None:
-    assert programme_of("") == Programme()
+    assert parse_programme("") == Programme()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_programme_may_be_nothing_but_defaults() -> None:
 )
 def test_a_text_that_is_not_a_programme_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        programme_of(text)
+        parse_programme(text)
     assert said in str(refused.value)
 
 

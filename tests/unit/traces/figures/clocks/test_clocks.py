@@ -10,9 +10,9 @@ from model.message_queue import MessageQueue
 from tests.unit.traces.check.histories import LIMITS, checkers, clean, numbered
 from tests.unit.traces.figures.group_events import E, Story
 from traces.check.check import HistoryCheck
-from traces.check.ledger import Sent, dispatched
+from traces.check.ledger import SentMessage, dispatched_line
 from traces.check.verdict import Answer, Rule, Verdict
-from traces.figures.clocks.clocks import RIGHT_CLOCKS, apart, clocks_of
+from traces.figures.clocks.clocks import RIGHT_CLOCKS, describe_offset, find_clocks
 from traces.figures.records import order_of
 
 DAY_MS = 86_400_000.0
@@ -25,7 +25,7 @@ def with_clock(node: str, ahead_ms: Callable[[float], float]) -> list[Event]:
 
 
 def test_a_trace_of_right_clocks_is_left_as_it_is() -> None:
-    clocks = clocks_of(TRUE)
+    clocks = find_clocks(TRUE)
     assert clocks.are_right
     assert (clocks.faults, clocks.unknown) == ((), "")
     assert all(clocks.correct(event) is event for event in TRUE)
@@ -35,7 +35,7 @@ def test_a_trace_of_right_clocks_is_left_as_it_is() -> None:
 @pytest.mark.parametrize("ahead_ms", [600.0, 2_000.0, -1_500.0, DAY_MS, -DAY_MS])
 def test_a_constant_offset_is_corrected_and_the_verdict_stays_yes(node: str, ahead_ms: float) -> None:
     wrong = with_clock(node, lambda t_ms: ahead_ms)
-    clocks = clocks_of(wrong)
+    clocks = find_clocks(wrong)
     right = [clocks.correct(event) for event in wrong]
     # Nobody but the other two nodes says which clock is right: here all times are those of these two.
     assert max(abs(one.t_ms - other.t_ms) for one, other in zip(right, TRUE, strict=True)) < 10
@@ -51,7 +51,7 @@ def test_without_a_correction_a_clock_that_is_ahead_accuses_a_faultless_group() 
 
 def test_a_clock_that_is_set_is_corrected_and_named() -> None:
     wrong = with_clock("c1", lambda t_ms: 0.0 if t_ms < 180 else -60_000.0)
-    clocks = clocks_of(wrong)
+    clocks = find_clocks(wrong)
     right = sorted((clocks.correct(event) for event in wrong), key=order_of)
     assert checkers(right).answer is Answer.YES
     [fault] = clocks.faults
@@ -62,13 +62,13 @@ def test_a_clock_that_is_set_is_corrected_and_named() -> None:
 def test_a_broker_that_is_set_forward_accuses_no_member_of_a_long_pause() -> None:
     """As many clocks agree with the broker as with c1, which would have been set back in a pause of that length."""
     wrong = with_clock("b", lambda t_ms: 200_000.0 * (t_ms >= 110))
-    assert [str(fault) for fault in clocks_of(wrong).faults] == ["the clock of b was 200 s ahead"]
+    assert [str(fault) for fault in find_clocks(wrong).faults] == ["the clock of b was 200 s ahead"]
     assert Answer.NO not in {rule.answer for rule in judged(wrong).rules}
 
 
 def test_no_event_is_before_its_reason_or_before_an_earlier_one_of_its_node() -> None:
     wrong = with_clock("c1", lambda t_ms: 3.0 * DAY_MS + t_ms / 10)
-    clocks = clocks_of(wrong)
+    clocks = find_clocks(wrong)
     right = sorted((clocks.correct(event) for event in wrong), key=order_of)
     for node in ("b", "c1", "c2"):
         seqs = [event.seq for event in right if event.node == node]
@@ -83,7 +83,7 @@ def test_no_event_is_before_its_reason_or_before_an_earlier_one_of_its_node() ->
 
 def test_an_event_that_was_not_read_is_corrected_as_its_neighbours_are() -> None:
     wrong = with_clock("c2", lambda t_ms: 5_000.0)
-    clocks = clocks_of([event for event in wrong if event.kind != E.MESSAGES_HANDED_OUT])
+    clocks = find_clocks([event for event in wrong if event.kind != E.MESSAGES_HANDED_OUT])
     [handed_out] = [event for event in wrong if (event.kind, event.node) == (E.MESSAGES_HANDED_OUT, "c2")]
     assert abs(clocks.correct(handed_out).t_ms - (handed_out.t_ms - 5_000)) < 10
 
@@ -91,7 +91,7 @@ def test_an_event_that_was_not_read_is_corrected_as_its_neighbours_are() -> None
 def test_a_producer_that_no_event_is_about_does_not_make_the_history_a_day_longer() -> None:
     producer = Event(200.0 + DAY_MS, "p", 1, E.CLIENT_START, "p/1", "producers", client="p")
     wrong = [*with_clock("c1", lambda t_ms: 2_000.0), producer]
-    clocks = clocks_of(wrong)
+    clocks = find_clocks(wrong)
     assert max(clocks.correct(event).t_ms for event in wrong) < 1_000
     assert "the clock of p is 24 h ahead" in map(str, clocks.faults)
 
@@ -104,7 +104,7 @@ def test_a_clock_whose_offset_cannot_be_known_makes_doubt_and_no_answer_certain(
         for event in story.events
         if event.node != "c2" or event.kind in (E.CLIENT_START, E.REBALANCE_BEGIN)
     ]
-    clocks = clocks_of(numbered(story))
+    clocks = find_clocks(numbered(story))
     assert clocks.unknown == "the clock of c2 is 5 s ahead"
     [started] = [event for event in numbered(story) if (event.node, event.kind) == ("c2", E.CLIENT_START)]
     assert clocks.uncertainty("c2", clocks.correct(started).t_ms) == clocks.unknown
@@ -113,7 +113,7 @@ def test_a_clock_whose_offset_cannot_be_known_makes_doubt_and_no_answer_certain(
 
 def test_lines_of_a_ledger_and_right_clocks_say_nothing_of_a_clock() -> None:
     line = next(event for event in TRUE if event.seq < 0)
-    assert clocks_of([line]).correct(line) is line
+    assert find_clocks([line]).correct(line) is line
     assert RIGHT_CLOCKS.uncertainty("c1", 0.0) == ""
 
 
@@ -122,7 +122,7 @@ def test_lines_of_a_ledger_and_right_clocks_say_nothing_of_a_clock() -> None:
     [(2_000.0, "2 s ahead"), (-1_540.0, "1.5 s behind"), (60_000.0, "60 s ahead"), (DAY_MS, "24 h ahead")],
 )
 def test_how_far_a_clock_is_off_is_said_in_words(ahead_ms: float, text: str) -> None:
-    assert apart(ahead_ms) == text
+    assert describe_offset(ahead_ms) == text
 
 
 def test_the_runs_of_a_broker_follow_each_other_though_its_clock_is_set_back_in_between() -> None:
@@ -132,7 +132,7 @@ def test_the_runs_of_a_broker_follow_each_other_though_its_clock_is_set_back_in_
         kind = E.BROKER_UP if seq == 1 else E.OFFSET_COMMITTED
         number = 1_000_000_000 + seq
         events.append(Event(t_ms - 5_000, "b", number, kind, f"b/{number}", "g", offset=40, n=0, **place))  # type: ignore[arg-type]
-    clocks = clocks_of(events)
+    clocks = find_clocks(events)
     of_broker = sorted((clocks.correct(event) for event in events if event.node == "b"), key=order_of)
     assert [event.seq for event in of_broker] == sorted(event.seq for event in of_broker)
 
@@ -168,7 +168,7 @@ def test_a_clock_that_was_set_at_the_end_of_a_run_accuses_no_one_if_the_next_run
 
 
 def judged(events: list[Event]) -> Verdict:
-    clocks = clocks_of(events)
+    clocks = find_clocks(events)
     check = HistoryCheck(LIMITS)
     check.use(clocks)
     for event in sorted(map(clocks.correct, events), key=order_of):
@@ -190,7 +190,9 @@ def test_what_compares_a_ledger_with_a_corrected_clock_is_in_doubt_where_their_o
     wrong: str, at_ms: float, certain: set[Rule]
 ) -> None:
     story = clean()
-    story.events.append(dispatched(at_ms, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5))  # committed long before
+    story.events.append(
+        dispatched_line(at_ms, "g", "c1", SentMessage(0, 5), MessageQueue("t", "b", 0), 5)
+    )  # committed long before
     both = {Rule.NONMONOTONIC_POLL, Rule.DUPLICATE}
     right = numbered(story)
     assert {anomaly.rule for anomaly in judged(right).anomalies if not anomaly.doubt} == both
@@ -202,7 +204,7 @@ def test_what_compares_a_ledger_with_a_corrected_clock_is_in_doubt_where_their_o
 
 def test_a_line_of_a_ledger_shortly_before_a_reset_is_in_doubt_if_the_clock_of_the_broker_was_corrected() -> None:
     story = clean()
-    story.events.append(dispatched(900.0, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5))
+    story.events.append(dispatched_line(900.0, "g", "c1", SentMessage(0, 5), MessageQueue("t", "b", 0), 5))
     story.queue(910, "b", E.OFFSET_RESET, "", offset=5)
     events = numbered(story)
     rules = {anomaly.rule for anomaly in judged(events).anomalies if not anomaly.doubt}

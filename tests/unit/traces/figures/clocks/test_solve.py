@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from traces.figures.clocks.pairs import Pair, Point
-from traces.figures.clocks.solve import courses_of, is_consistent
+from traces.figures.clocks.solve import compute_courses, is_consistent
 
 TIMES = [float(t_ms) for t_ms in range(0, 10_000, 1_000)]
 
@@ -18,7 +18,7 @@ def pairs(one: int, other: int, apart_ms: float) -> list[Pair]:
 
 def solved(found: list[Pair], clocks: int, preferred: int = 0) -> dict[int, float]:
     timelines = [(list(range(10)), TIMES) for _ in range(clocks)]
-    courses = courses_of(timelines, found, [str(clock) for clock in range(clocks)], {preferred})
+    courses = compute_courses(timelines, found, [str(clock) for clock in range(clocks)], {preferred})
     assert all(len(pieces) == 1 for pieces in courses.values())
     return {clock: pieces[0].ahead_ms for clock, pieces in courses.items()}
 
@@ -53,7 +53,7 @@ def test_a_clock_that_is_set_forward_where_no_pair_shows_it_at_first_leaves_the_
     timelines = [(list(range(10)), set_forward if clock == 1 else TIMES) for clock in range(4)]
     asked = [pair for pair in pairs(0, 1, 0) if max(pair.reason.seq, pair.effect.seq) < 5]
     stopped = Pair(Point(1, 7, 207_000.0), Point(3, 7, 7_002.0))
-    courses = courses_of(timelines, [*asked, *pairs(0, 2, 0), *pairs(2, 3, 0), stopped], [*"abcd"], {0, 3})
+    courses = compute_courses(timelines, [*asked, *pairs(0, 2, 0), *pairs(2, 3, 0), stopped], [*"abcd"], {0, 3})
     assert [(piece.begin, round(piece.ahead_ms, -2)) for piece in courses[1]] == [(0, 0), (5, 200_000)]
     for clock in (0, 2, 3):
         assert [piece.ahead_ms for piece in courses[clock]] == [0.0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.simulation.engine.draw import draw
-from testbed.simulation.engine.text import programme_of, text_of
+from testbed.simulation.engine.text import parse_programme, write_programme
 
 SEEDS = range(60)
 
@@ -13,7 +13,7 @@ def test_each_verb_about_replica_sets_comes_up_and_each_programme_is_written_and
     for seed in SEEDS:
         programme = draw(seed, "replicas")
         assert programme == draw(seed, "replicas")
-        assert programme_of(text_of(programme)) == programme
+        assert parse_programme(write_programme(programme)) == programme
         assert programme.cluster.copies > 1
         verbs |= {step.do for step in programme.step}
     assert {"hand_over", "elect", "cut_register", "lose_register_answers", "crash", "full_disk", "partition"} <= verbs

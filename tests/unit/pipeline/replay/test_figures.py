@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.replay.counted import counted, silent_ms
+from pipeline.replay.figures import replay_figures, silent_ms
 from pipeline.replay.recorded import read_recorded
 from pipeline.replay.replay import replay
 from tests.unit.pipeline.replay.golden_trace import golden_events
@@ -13,7 +13,7 @@ from tests.unit.pipeline.replay.test_replay import rules
 
 def test_a_replay_is_counted_as_a_trace_is() -> None:
     recorded = read_recorded(golden_events(), "g")
-    totals = counted(recorded, replay(recorded, rules()))
+    totals = replay_figures(recorded, replay(recorded, rules()))
     assert (totals.moves, totals.acquisitions, totals.members) == (6, 6, 1)
     assert (totals.double_ms, totals.orphans) == (0, 0)
     assert totals.orphan_ms == pytest.approx(76, abs=0.1)

@@ -5,8 +5,8 @@ fields of a request. A request without any such field takes `admin`, so a new re
 decided its rights. Most requests name their topic and group in the header, and the gate remembers the decision for each
 such pair of a user. The rows of bodies, and other names in bodies, are read each time.
 
-    wanted(UPDATE_CONSUMER_OFFSET of group g, client c1, rows for orders)   groups g, consume orders
-    ids_of(the same)                                                        c1
+    required_rights(UPDATE_CONSUMER_OFFSET of group g, client c1, rows for orders)   groups g, consume orders
+    claimed_ids(the same)                                                        c1
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any, NamedTuple
 from model.heartbeat import HeartbeatData
 from model.message import topic_of_payload
 from model.names import is_group_topic, query_name
-from remoting.body import rows_of, unpacked
+from remoting.body import rows_of, unpack_body
 from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field, Noun, RequestSchema, Right
 from remoting.wire.schema import SCHEMA
 
-Wanted = tuple[Right, str]
+RequiredRight = tuple[Right, str]
 """A right, and the name of the topic, group or broker; "" for the cluster."""
-Named = tuple[str, str]
+NamedValue = tuple[str, str]
 """The name of a field of `RequestSchema.names`, and the value that it names."""
 
 _OF_HEADER = frozenset({"topic", "group", "client_id"})
 """The fields by which the gate distinguishes requests when it remembers which were allowed."""
 
 
-def _heartbeat(request: Command) -> Iterator[Named]:
+def _heartbeat(request: Command) -> Iterator[NamedValue]:
     if not request.body:
         return  # it repeats the last heartbeat of this connection
-    data = HeartbeatData.from_wire(unpacked(request.body))
+    data = HeartbeatData.from_wire(unpack_body(request.body))
     yield "client_id", data.client_id
     for group in data.producer_groups:
         yield "producers", group
@@ -47,7 +47,7 @@ def _heartbeat(request: Command) -> Iterator[Named]:
             yield "subscriptions", subscription.topic
 
 
-def _copy_for_a_retry(request: Command) -> Iterator[Named]:
+def _copy_for_a_retry(request: Command) -> Iterator[NamedValue]:
     """The original topic of a copy for a retry, or of a dead-letter message: its listener gets the copy."""
     if is_group_topic(request.header["topic"]):
         topic = topic_of_payload(request.body or b"")
@@ -55,14 +55,14 @@ def _copy_for_a_retry(request: Command) -> Iterator[Named]:
             yield "payload", topic
 
 
-_READERS: dict[int, Callable[[Command], Iterator[Named]]] = {
+_READERS: dict[int, Callable[[Command], Iterator[NamedValue]]] = {
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.SEND_MESSAGE: _copy_for_a_retry,
 }
 """Readers of bodies without rows whose fields in `RequestSchema.names` take a right."""
 
 
-class Needs(NamedTuple):
+class RightFields(NamedTuple):
     """The fields of one request that take a right.
 
     Attributes:
@@ -81,14 +81,14 @@ class Needs(NamedTuple):
     by_header: bool
 
 
-def needs_of(schema: RequestSchema) -> Needs:
+def right_fields(schema: RequestSchema) -> RightFields:
     """Return the fields of a schema that take a right."""
     header = tuple(field for field in schema.fields if field.right not in (None, Right.OWN))
     owned = tuple(field for field in schema.fields if field.right is Right.OWN)
     columns = tuple((at, column) for at, column in enumerate(schema.columns) if column.right is not None)
     names = {field.name: field for field in schema.names if field.right is not None}
     asks_nothing = not (header or owned or columns or names)
-    return Needs(
+    return RightFields(
         cluster=Right.ADMIN if schema.right is None and asks_nothing else schema.right,
         header=header,
         columns=columns,
@@ -98,16 +98,16 @@ def needs_of(schema: RequestSchema) -> Needs:
     )
 
 
-NEEDS: dict[int, Needs] = {int(code): needs_of(schema) for code, schema in SCHEMA.items()}
+RIGHT_FIELDS: dict[int, RightFields] = {int(code): right_fields(schema) for code, schema in SCHEMA.items()}
 
 
-def wanted(request: Command) -> Iterator[Wanted]:
+def required_rights(request: Command) -> Iterator[RequiredRight]:
     """Yield each right that a request takes.
 
     Raises:
         InvalidParameter: the body cannot be read.
     """
-    header, need = request.header, NEEDS[request.code]
+    header, need = request.header, RIGHT_FIELDS[request.code]
     if need.cluster is not None:
         yield need.cluster, ""
     for field in need.header:
@@ -135,7 +135,7 @@ def wanted(request: Command) -> Iterator[Wanted]:
 def is_decided_by_header(request: Command) -> bool:
     """Whether each such request with this topic, group and client id takes the same rights; see `acts`."""
     is_plain_send = request.code == RequestCode.SEND_MESSAGE and not is_group_topic(request.header["topic"])
-    return NEEDS[request.code].by_header or is_plain_send
+    return RIGHT_FIELDS[request.code].by_header or is_plain_send
 
 
 def acts(header: dict[str, Any], when: tuple[str, ...]) -> bool:
@@ -143,9 +143,9 @@ def acts(header: dict[str, Any], when: tuple[str, ...]) -> bool:
     return any(header.get(name) is not None for name in when)
 
 
-def ids_of(request: Command) -> list[str]:
+def claimed_ids(request: Command) -> list[str]:
     """The ids in a request that belong to one user only: client ids, and for sinks the id of the query."""
-    need = NEEDS[request.code]
+    need = RIGHT_FIELDS[request.code]
     ids = [id_name(field, request.header[field.name]) for field in need.owned if field.name in request.header]
     if need.names:
         for field_name, name in _READERS[request.code](request):

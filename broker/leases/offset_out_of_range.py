@@ -19,7 +19,7 @@ from model.log_lines import LogLines
 
 logger = logging.getLogger(__name__)
 
-REPORTED_AGAIN_S = 60.0
+REPORT_AGAIN_S = 60.0
 """After this time a consumer is reported again if it has the same offset still, or was reset to it."""
 
 
@@ -71,7 +71,7 @@ class OffsetOutOfRangeReporter:
         """Whether this move was reported a short time ago; if not, it is recorded as reported now."""
         key, asked = (header["group"], header["topic"], header["queue_id"]), header["offset"]
         before = self._reported.pop(key, None)
-        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:
+        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORT_AGAIN_S:
             self._reported[key] = before
             return True
         self._reported[key] = (asked, result.next_offset, now)

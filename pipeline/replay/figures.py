@@ -15,28 +15,28 @@ from collections.abc import Iterable, Iterator
 
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from pipeline.replay.recorded import Recorded
+from pipeline.replay.recorded import RecordedGroup
 from pipeline.replay.replay import ReplayOutcome
 from traces.figures.records import GroupTotals
-from traces.figures.trace import figures_of
+from traces.figures.trace import compute_figures
 
 _MEMBERS = "members"
 """Node of events about members, on behalf of all brokers."""
 
 
-def counted(recorded: Recorded, outcome: ReplayOutcome) -> GroupTotals:
+def replay_figures(recorded: RecordedGroup, outcome: ReplayOutcome) -> GroupTotals:
     """Return the figures of a replay, up to the end of the trace, without duplicates."""
     parts = [*_of_members(recorded, outcome), *_of_routes(recorded), *_of_queues(outcome)]
     events = (
         event._replace(seq=seq, cause=f"{event.node}/{seq}", group="" if event.kind == _ROUTE else recorded.group)
         for seq, event in enumerate(parts, 1)
     )
-    figures = figures_of(events, recorded.group)
+    figures = compute_figures(events, recorded.group)
     figures.advance(recorded.end_ms)
     return figures.totals()
 
 
-def silent_ms(recorded: Recorded, outcome: ReplayOutcome) -> float:
+def silent_ms(recorded: RecordedGroup, outcome: ReplayOutcome) -> float:
     """Return the time for which queues belonged to members that were dead or hung, summed over the queues."""
     ends: dict[tuple[MessageQueue, str], list[float]] = defaultdict(list)
     for each in outcome.expired:
@@ -57,7 +57,7 @@ def silent_ms(recorded: Recorded, outcome: ReplayOutcome) -> float:
 _ROUTE = EventKind.ROUTE_CHANGED
 
 
-def _of_members(recorded: Recorded, outcome: ReplayOutcome) -> Iterator[Event]:
+def _of_members(recorded: RecordedGroup, outcome: ReplayOutcome) -> Iterator[Event]:
     subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
     for change in recorded.changes:
         if change.topics is not None:  # leaves are in `outcome.alive`
@@ -71,7 +71,7 @@ def _of_members(recorded: Recorded, outcome: ReplayOutcome) -> Iterator[Event]:
             yield Event(until, _MEMBERS, 0, EventKind.MEMBER_LEAVE, broker=_MEMBERS, client=client)
 
 
-def _of_routes(recorded: Recorded) -> Iterator[Event]:
+def _of_routes(recorded: RecordedGroup) -> Iterator[Event]:
     for topic, states in recorded.routes.of_topic.items():
         brokers: set[str] = set()
         for at_ms, queues in states:

@@ -22,7 +22,7 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 
-class MemberQuestions(Feature):
+class MemberRequestRelay(Feature):
     """Relays requests of operators to members, and their answers back."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:

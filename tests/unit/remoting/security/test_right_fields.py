@@ -8,10 +8,10 @@ import pytest
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.message import Message, encode_payload
-from model.subscription import subscription_of
+from model.subscription import make_subscription
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from remoting.security.needs import ids_of, is_decided_by_header, needs_of, wanted
+from remoting.security.right_fields import claimed_ids, is_decided_by_header, required_rights, right_fields
 from remoting.wire.field import CLIENT, GROUP, TOPIC, Field, Noun, RequestSchema, Right
 from remoting.wire.schema import SCHEMA
 
@@ -93,41 +93,41 @@ def test_rights_fit_what_their_fields_name() -> None:
 
 
 def test_a_request_that_no_one_has_thought_of_takes_an_administrator() -> None:
-    assert needs_of(RequestSchema("a -> b", "", (Field("number", int, ""),))).cluster is Right.ADMIN
-    assert needs_of(RequestSchema("a -> b", "", (TOPIC.requires(Right.KNOW),))).cluster is None
+    assert right_fields(RequestSchema("a -> b", "", (Field("number", int, ""),))).cluster is Right.ADMIN
+    assert right_fields(RequestSchema("a -> b", "", (TOPIC.requires(Right.KNOW),))).cluster is None
 
 
 def test_a_heartbeat_takes_the_groups_and_the_topics_that_it_names() -> None:
     data = HeartbeatData(client_id="c1", consumers=(), producer_groups=("p",), checkers=("q",))
     body = request(RequestCode.HEART_BEAT, {}, data.to_wire())
-    assert list(wanted(body)) == [(Right.MEMBER, "q")]
-    assert ids_of(body) == ["c1"]
+    assert list(required_rights(body)) == [(Right.MEMBER, "q")]
+    assert claimed_ids(body) == ["c1"]
     consumer = ConsumerData(
         group="g",
         consume_type=ConsumeType.PASSIVELY,
         model=MessageModel.CLUSTERING,
         consume_from=ConsumeFrom.LAST_OFFSET,
         strategy="AVG",
-        subscriptions=(subscription_of("orders", "*", 1),),
+        subscriptions=(make_subscription("orders", "*", 1),),
         session_timeout_s=30.0,
     )
     body = request(RequestCode.HEART_BEAT, {}, HeartbeatData(client_id="c1", consumers=(consumer,)).to_wire())
-    assert list(wanted(body)) == [(Right.MEMBER, "g"), (Right.CONSUME, "orders")]
-    assert list(wanted(request(RequestCode.HEART_BEAT, {"fingerprint": 1}))) == []
+    assert list(required_rights(body)) == [(Right.MEMBER, "g"), (Right.CONSUME, "orders")]
+    assert list(required_rights(request(RequestCode.HEART_BEAT, {"fingerprint": 1}))) == []
 
 
 def test_a_pull_that_only_reads_takes_no_right_to_its_group() -> None:
     read = {"topic": "orders", "group": "g"}
-    assert list(wanted(request(RequestCode.PULL_MESSAGE, read))) == [(Right.CONSUME, "orders")]
+    assert list(required_rights(request(RequestCode.PULL_MESSAGE, read))) == [(Right.CONSUME, "orders")]
     for more in ({"client_id": "c"}, {"token": 1}, {"commit": 1}):
-        assert (Right.MEMBER, "g") in wanted(request(RequestCode.PULL_MESSAGE, {**read, **more}))
+        assert (Right.MEMBER, "g") in required_rights(request(RequestCode.PULL_MESSAGE, {**read, **more}))
 
 
 def test_rows_of_a_body_take_a_right_to_each_of_their_topics() -> None:
     staged = request(RequestCode.SINK_STAGE, {"query_id": "q"}, [["a", 0, 0, b""], ["b", 0, 0, b""], ["a", 1, 0, b""]])
-    assert list(wanted(staged)) == [(Right.PRODUCE, "a"), (Right.PRODUCE, "b")]
+    assert list(required_rights(staged)) == [(Right.PRODUCE, "a"), (Right.PRODUCE, "b")]
     half = request(RequestCode.SEND_HALF_MESSAGE, {"group": "g"}, [["a", 0, 0, -1, b""]])
-    assert list(wanted(half)) == [(Right.MEMBER, "g"), (Right.PRODUCE, "a")]
+    assert list(required_rights(half)) == [(Right.MEMBER, "g"), (Right.PRODUCE, "a")]
     member = {"group": "g", "client_id": "c"}
     for code, more in (
         (RequestCode.UPDATE_CONSUMER_OFFSET, [5, 1]),
@@ -135,46 +135,49 @@ def test_rows_of_a_body_take_a_right_to_each_of_their_topics() -> None:
         (RequestCode.LOCK_BATCH_MQ, list[int]()),
     ):
         rows = request(code, member, [["a", 0, *more], ["b", 0, *more], ["a", 1, *more]])
-        assert list(wanted(rows)) == [(Right.MEMBER, "g"), (Right.CONSUME, "a"), (Right.CONSUME, "b")]
-        assert ids_of(rows) == ["c"]
+        assert list(required_rights(rows)) == [(Right.MEMBER, "g"), (Right.CONSUME, "a"), (Right.CONSUME, "b")]
+        assert claimed_ids(rows) == ["c"]
     bodies: tuple[object, ...] = (5, [1], [[]], [{}])
     for body in bodies:
         with pytest.raises(InvalidParameter):
-            list(wanted(request(RequestCode.SINK_STAGE, {"query_id": "q"}, body)))
+            list(required_rights(request(RequestCode.SINK_STAGE, {"query_id": "q"}, body)))
 
 
 def test_each_group_that_is_left_takes_a_right() -> None:
     leave = request(RequestCode.UNREGISTER_CLIENT, {"client_id": "c", "groups": ["g", "h"]})
-    assert list(wanted(leave)) == [(Right.MEMBER, "g"), (Right.MEMBER, "h")]
+    assert list(required_rights(leave)) == [(Right.MEMBER, "g"), (Right.MEMBER, "h")]
 
 
 def test_a_reset_and_a_request_mode_take_a_right_to_their_topic() -> None:
     header = {"group": "g", "topic": "a"}
     for code in (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.SET_MESSAGE_REQUEST_MODE):
-        assert list(wanted(request(code, header))) == [(Right.MANAGE_GROUP, "g"), (Right.CONSUME_OR_MANAGE, "a")]
+        assert list(required_rights(request(code, header))) == [
+            (Right.MANAGE_GROUP, "g"),
+            (Right.CONSUME_OR_MANAGE, "a"),
+        ]
 
 
 def test_a_copy_for_a_retry_takes_a_right_to_the_topic_that_it_was_sent_to_first() -> None:
     copy = encode_payload(Message("orders", b"x"), 1, "id")
     for topic in ("%RETRY%g", "%DLQ%g"):
         sent = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": topic}, copy)
-        assert list(wanted(sent)) == [(Right.PRODUCE, topic), (Right.CONSUME_OR_MANAGE, "orders")]
+        assert list(required_rights(sent)) == [(Right.PRODUCE, topic), (Right.CONSUME_OR_MANAGE, "orders")]
         assert not is_decided_by_header(sent)
         foreign = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": topic}, b"no message")
-        assert list(wanted(foreign)) == [(Right.PRODUCE, topic)]
+        assert list(required_rights(foreign)) == [(Right.PRODUCE, topic)]
     plain = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": "orders"}, copy)
-    assert list(wanted(plain)) == [(Right.PRODUCE, "orders")]
+    assert list(required_rights(plain)) == [(Right.PRODUCE, "orders")]
     assert is_decided_by_header(plain)
 
 
 def test_what_is_about_the_whole_cluster_takes_an_administrator() -> None:
     for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST, RequestCode.GET_ABSENT_BROKERS):
-        assert list(wanted(request(code, {}))) == [(Right.ADMIN, "")]
-        assert list(wanted(request(code, {"topic": "a"}))) == [(Right.KNOW, "a")]
-    assert list(wanted(request(RequestCode.VIEW_MESSAGE_BY_ID, {}))) == [(Right.CONSUME_ALL, "")]
+        assert list(required_rights(request(code, {}))) == [(Right.ADMIN, "")]
+        assert list(required_rights(request(code, {"topic": "a"}))) == [(Right.KNOW, "a")]
+    assert list(required_rights(request(RequestCode.VIEW_MESSAGE_BY_ID, {}))) == [(Right.CONSUME_ALL, "")]
 
 
 def test_a_query_of_a_sink_and_a_client_have_different_ids() -> None:
-    assert ids_of(request(RequestCode.SINK_COMMIT, {"query_id": "q"})) == ["query q"]
+    assert claimed_ids(request(RequestCode.SINK_COMMIT, {"query_id": "q"})) == ["query q"]
     asked = {"group": "g", "client_id": "of-another-user"}
-    assert ids_of(request(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)) == []
+    assert claimed_ids(request(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)) == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.leases.offset_moves import REPORTED_AGAIN_S, OffsetOutOfRangeReporter
+from broker.leases.offset_out_of_range import REPORT_AGAIN_S, OffsetOutOfRangeReporter
 from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import Event, EventKind
@@ -61,7 +61,7 @@ def test_each_group_and_queue_and_each_further_move_is_reported() -> None:
 
 def test_a_reader_that_was_put_back_later_is_reported_of_again() -> None:
     reported, events = moves()
-    for moment in (0.0, REPORTED_AGAIN_S - 1, REPORTED_AGAIN_S, REPORTED_AGAIN_S + 1):
+    for moment in (0.0, REPORT_AGAIN_S - 1, REPORT_AGAIN_S, REPORT_AGAIN_S + 1):
         reported.record(pull(5), too_small(12), moment)
     assert len(events) == 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.leases.table import QueueKey
-from broker.leases.unstored import UnstoredCommits
+from broker.leases.unstored_commits import UnstoredCommits
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import COMMIT_STORE_S
