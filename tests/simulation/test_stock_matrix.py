@@ -14,7 +14,7 @@ from rocketmq.edge import ServerFacts
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import Signed, connected
-from tests.simulation.test_matrix import ORDERS, ROLES, USERS, WITH_USERS, WORDS, Case, started, take_rights
+from tests.simulation.test_matrix import ORDERS, RECALL, ROLES, USERS, WITH_USERS, WORDS, Case, started, take_rights
 from tests.unit.rocketmq.stock_client import StockClient
 
 pytestmark = [pytest.mark.simulation, pytest.mark.walk]
@@ -71,6 +71,7 @@ STOCK_MATRIX = (
     stock(320, SHORT, "no no no ok no ok ok", BATCH_BODY),
     stock(310, {**SHORT, "f": 4}, "no no no no no ok ok", b"half"),
     stock(37, {**NO_HALF, "producerGroup": "p"}, "no no error no no error error"),
+    stock(370, {**ORDERS, "recallHandle": RECALL}, "no no no empty no empty empty"),
     # The pull of a member; without a heartbeat that was taken, of somebody who only looks.
     stock(11, PULL, "no no no no no ok own"),
     stock(361, PULL, "no no no no no ok own"),
