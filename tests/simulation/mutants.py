@@ -81,8 +81,8 @@ MUTANTS = (
     Mutant(
         name="start-one-too-far",
         file=_LEASED,
-        old="process_queue = process_queue_for(self._options, grant.start_offset)",
-        new="process_queue = process_queue_for(self._options, grant.start_offset + 1)",
+        old="process_queue = make_process_queue(self._options, grant.start_offset)",
+        new="process_queue = make_process_queue(self._options, grant.start_offset + 1)",
         shown=("poll-skip", "lost-write"),
     ),
     Mutant(
