@@ -112,7 +112,7 @@ async def _sets(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, Any]]
 
 def _absent(broker: AbsentBroker) -> dict[str, Any]:
     # To the minute, so that a page is not updated each second.
-    error = f"away: it {broker.reason} {int(broker.away_s // 60)} min ago without a goodbye"
+    error = f"away: it {broker.reason} {int(broker.away_s // 60)} min ago without unregistering"
     return {"name": broker.broker_name, "address": broker.address, "error": error, "away": True}
 
 

@@ -82,7 +82,9 @@ WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the se
 # --- name servers -----------------------------------------------------------------------------------------------------
 
 BROKERS = _gauge("brokers", "Registered brokers.")
-BROKERS_ABSENT = _gauge("brokers_absent", "Brokers that left without a goodbye since the start, and have not returned.")
+BROKERS_ABSENT = _gauge(
+    "brokers_absent", "Brokers that left without unregistering since the start, and have not returned."
+)
 ROUTES = _gauge("routes", "Topics that have a route.")
 REPLICA_SETS = _gauge("register_sets", "Sets of replicas in the register (docs/replication.md), if it is kept here.")
 REGISTER_FAILS = _gauge("register_fails", "1 while the file of the register cannot be read or written, else 0.")

@@ -52,7 +52,7 @@ class AbsentBroker:
     @property
     def why(self) -> str:
         """As `str`, without the time: a page that receives only changes must not receive this text each second."""
-        return f"broker {self.broker_name} at {self.address} {self.reason} without a goodbye"
+        return f"broker {self.broker_name} at {self.address} {self.reason} without unregistering"
 
     def __str__(self) -> str:
         return f"broker {self.broker_name} at {self.address} {self.reason} {format_duration(self.away_s)} ago"

@@ -131,7 +131,7 @@ class NameServerHandlers:
         return Reply({"sets": sets} if sets else {}, body)
 
     def get_absent_brokers(self, connection: Connection, request: Command) -> Reply:
-        """List the brokers that left without a goodbye, of all topics or of one."""
+        """List the brokers that left without unregistering, of all topics or of one."""
         now = self._now()
         absent = self._table.absent.listed(now, request.header.get("topic"))
         return Reply({"uptime_s": now - self._started}, msgpack.packb([broker.to_wire() for broker in absent]))

@@ -68,7 +68,7 @@ def _absent_brokers(snapshot: Snapshot) -> Iterator[Diagnosis]:
         yield make_diagnosis(
             Problem.BROKER_AWAY,
             f"broker {away.broker_name}{replica}",
-            f"at {away.address} it {away.reason} {format_duration(away.away_s)} ago without a goodbye{with_it}",
+            f"at {away.address} it {away.reason} {format_duration(away.away_s)} ago without unregistering{with_it}",
         )
 
 

@@ -45,7 +45,7 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 
 
 def compile_function(node: Node) -> Evaluate:
-    """Compile a node; the function raises Mistyped for a message whose values cannot be compared."""
+    """Compile a node; the function raises MistypedValue for a message whose values cannot be compared."""
     match node:
         case Property(name):
             return lambda properties: properties.get(name)
@@ -85,7 +85,7 @@ def _negation(of: Node) -> Evaluate:
     inner = compile_function(of)
 
     def negated(properties: Properties) -> None:
-        inner(properties)  # it may be Mistyped; else it is not a number
+        inner(properties)  # it may be MistypedValue; else it is not a number
 
     return negated
 

@@ -46,17 +46,17 @@ def _whole(text: str, last: int) -> int:
 
 
 def read_integer(text: str) -> int:
-    """Read a whole number of 32 bits. Raises Mistyped."""
+    """Read a whole number of 32 bits. Raises MistypedValue."""
     return _whole(text, _LAST_OF_INTEGER)
 
 
 def read_long(text: str) -> int:
-    """Read a whole number of 64 bits. Raises Mistyped."""
+    """Read a whole number of 64 bits. Raises MistypedValue."""
     return _whole(text, _LAST_OF_LONG)
 
 
 def read_double(text: str) -> float:
-    """Read a number of double precision. Raises Mistyped."""
+    """Read a number of double precision. Raises MistypedValue."""
     text = text.strip(_BLANK)
     found = _DOUBLE.fullmatch(text)
     if found is None:
@@ -90,7 +90,7 @@ def compare(left: Value, right: Value) -> int:
     """Return a number below, equal to or above 0; -1 also for kinds that Java does not convert.
 
     Raises:
-        Mistyped: a text is not of the kind of the other value.
+        MistypedValue: a text is not of the kind of the other value.
     """
     kind, other = type(left), type(right)
     if kind is not other:
@@ -122,7 +122,7 @@ def equal(left: Value, right: Value) -> bool | None:
     """Whether two values are equal, by Java's rules for NULL: NULL on the left alone is NULL, on the right alone false.
 
     Raises:
-        Mistyped: a text is not of the kind of the other value.
+        MistypedValue: a text is not of the kind of the other value.
     """
     if left is None:
         return True if right is None else None
@@ -135,7 +135,8 @@ def order(left: Value, right: Value) -> int | None:
     """Compare as numbers; None if one of the values is NULL.
 
     Raises:
-        Mistyped: a text is not a number of the kind of the other value, or of double precision beside another text.
+        MistypedValue: a text is not a number of the kind of the other value, or of double precision beside another
+            text.
     """
     if left is None or right is None:
         return None

@@ -1,7 +1,7 @@
 """ActiveFaults: the faults that are active at a server, and the choice of one for each frame. Pure.
 
-    faults.begin(fault, cause, now)       -> an Active with a number
-    faults.choose(traffic)                -> the Active that affects this frame, or None
+    faults.begin(fault, cause, now)       -> an ActiveFault with a number
+    faults.choose(traffic)                -> the ActiveFault that affects this frame, or None
     faults.expire(now)                    -> the faults that have expired
 
 If several faults affect a frame, the one that began first is chosen.

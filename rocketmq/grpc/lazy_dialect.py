@@ -1,4 +1,4 @@
-"""GrpcDoor: the gRPC dialect of a server before its first gRPC client. Pure.
+"""LazyGrpcDialect: the gRPC dialect of a server before its first gRPC client. Pure.
 
 It recognises HTTP/2 by the first bytes of a connection, and imports the rest of the room with the first such
 connection: the imports take a tenth of a second, and most servers have no client of RocketMQ 5. Where the extra `grpc`

@@ -6,6 +6,7 @@ A new request, event or option makes such a test fail, wherever it is; nobody ca
 from __future__ import annotations
 
 import ast
+import pkgutil
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,7 @@ TABLES = frozenset(
         "cli.main.app",
         "client.allocate.registry.BUILT_IN_STRATEGIES",
         "client.trigger.Trigger",
-        "metrics.doctor.troubles.Trouble",
+        "metrics.doctor.problems.Problem",
         "model.errors.ERROR_BY_CODE",
         "model.events.EventKind",
         "model.limits",
@@ -93,6 +94,11 @@ def table_of(node: ast.expr) -> ast.expr:
         case ast.Call(func=ast.Attribute(value=table, attr="items" | "keys" | "values"), args=[]):
             return table
     return node
+
+
+def test_each_table_has_the_name_that_it_has_in_the_code() -> None:
+    for table in sorted(TABLES):
+        assert pkgutil.resolve_name(table), table
 
 
 def test_a_test_that_walks_over_a_table_is_marked() -> None:

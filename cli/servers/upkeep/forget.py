@@ -27,7 +27,7 @@ def forget(
 ) -> None:
     """Forget a broker that was killed or cut off and will not return, so that tools do not report it as away any more.
 
-    A broker that stops by itself says goodbye, and one that returns is not away: neither has to be forgotten. Its data
+    A broker that stops by itself unregisters, and one that returns is not away: neither has to be forgotten. Its data
     directory is not touched; a broker that is started on it registers again. A replica that is forgotten leaves its
     set for good, and its directory is not used any more. Another machine then joins with --replica-of.
 

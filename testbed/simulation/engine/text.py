@@ -132,14 +132,14 @@ Written by rlab sim --shrink.
 from __future__ import annotations
 
 from rlab.testbed.simulation.engine.run import run_programme
-from rlab.testbed.simulation.engine.text import programme_of
+from rlab.testbed.simulation.engine.text import parse_programme
 
 PROGRAMME = r"""
 {text}"""
 
 
 def test_the_programme_keeps_its_promises() -> None:
-    assert run_programme(programme_of(PROGRAMME)).findings == ()
+    assert run_programme(parse_programme(PROGRAMME)).findings == ()
 '''
 
 

@@ -67,7 +67,7 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
         absence=Absence(brokers=(broker,), known_for_s=60.0, unable={}),
         absent_queues=(MessageQueue("t", "b2", 0),),
     )
-    why = "broker b2 at h:1 was silent without a goodbye: it is away"
+    why = "broker b2 at h:1 was silent without unregistering: it is away"
     assert rows_of(info)["t@b2:0"] == ["t@b2:0", None, [], None, None, why]
 
 

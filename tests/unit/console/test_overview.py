@@ -62,8 +62,8 @@ def test_a_broker_that_was_killed_stays_on_the_pages_as_away(simulate: Simulate)
                 whole, topic = await overview(admin, ""), await topic_document(admin, "t")
         away = {each["name"]: each for each in whole["brokers"]}["broker-b"]
         assert (away["away"], away["address"]) == (True, "broker-b:10911")
-        assert away["error"] == "away: it closed its connection 1 min ago without a goodbye"
-        gone = "broker broker-b at broker-b:10911 closed its connection without a goodbye"
+        assert away["error"] == "away: it closed its connection 1 min ago without unregistering"
+        gone = "broker broker-b at broker-b:10911 closed its connection without unregistering"
         assert whole["problems"] == [f"{gone}: its queues and its part of the trace are missing"]
         assert topic["problems"] == [f"{gone}: its 2 queues are away"]
         assert [each["queue"] for each in topic["queues"]] == ["broker-a:0", "broker-a:1"]

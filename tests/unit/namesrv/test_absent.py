@@ -61,7 +61,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_a_broker_is_absent_exactly_when_its_last_act_was_to_leave_without_a_goodbye(
+def test_a_broker_is_absent_exactly_when_its_last_act_was_to_leave_without_unregistering(
     steps: list[tuple[str, str]],
 ) -> None:
     table, last = RouteTable(), dict.fromkeys("abc", "")

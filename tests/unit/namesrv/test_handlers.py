@@ -153,7 +153,7 @@ async def test_a_broker_says_goodbye(caller: Caller) -> None:
 
 
 @asked
-async def test_a_broker_that_leaves_without_a_goodbye_is_remembered_until_it_returns(caller: Caller) -> None:
+async def test_a_broker_that_leaves_without_unregistering_is_remembered_until_it_returns(caller: Caller) -> None:
     await caller.register(broker("broker-b", topic("orders", 8, 4), "other"))
     assert await caller.absent() == []
     async with RemotingClient() as killed:

@@ -1,4 +1,4 @@
-"""What ends a registration without a goodbye, and how a name server starts and stops, in virtual time."""
+"""What ends a registration without unregistering, and how a name server starts and stops, in virtual time."""
 
 from __future__ import annotations
 

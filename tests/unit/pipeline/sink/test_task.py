@@ -110,7 +110,7 @@ def test_a_topic_that_no_broker_has_is_refused_at_once_and_by_the_name_of_its_so
     assert (cluster.waits, cluster.written) == ([], [])
 
 
-def test_a_topic_of_a_broker_that_is_away_without_a_goodbye_is_waited_for() -> None:
+def test_a_topic_of_a_broker_that_is_away_without_unregistering_is_waited_for() -> None:
     cluster = FakeCluster("a", "b")
     cluster.absent = [
         AbsentBroker(

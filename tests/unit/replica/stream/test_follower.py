@@ -168,7 +168,7 @@ async def refused(world: World, replica: ReplicaOf) -> str:
         ({"register_id": 4}, "knows set b from register 4, and this master from register 9"),
         ({"replica_id": 5}, "set b has no replica 5 beside its master, only 2, 3"),
         ({"replica_id": 1}, "set b has no replica 1 beside its master"),
-        ({"incarnation": 7}, "has started 1 times, and this is the process of start 7"),
+        ({"incarnation": 7}, "has started 1 time, and this is the process of start 7"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -32,7 +32,7 @@ def test_a_queue_that_no_one_takes_over_is_an_error_and_not_a_figure() -> None:
         takeovers = Takeovers()
         takeovers.begin([Q, R], 0.0)
         takeovers.consumed(R, 0.5)
-        with pytest.raises(ConvergenceTimeout, match="1 queues were not consumed again within 5 s"):
+        with pytest.raises(ConvergenceTimeout, match="1 queue was not consumed again within 5 s"):
             await takeovers.wait(5.0)
 
     run_simulation(main)
