@@ -19,45 +19,48 @@ from cli.variables import name_by_options, prefix_of
 
 SECTIONS = {
     "Run": {
-        "cluster": "servers.cluster",
-        "namesrv": "servers.daemons",
-        "broker": "servers.daemons",
-        "elections": "servers.elections",
-        "console": "servers.daemons",
-        "exporter": "servers.daemons",
-        "key": "security.key",
-        "certs": "security.certs",
+        "cluster": "cli.servers.cluster",
+        "namesrv": "cli.servers.daemons",
+        "broker": "cli.servers.daemons",
+        "elections": "cli.servers.elections",
+        "console": "cli.servers.daemons",
+        "exporter": "cli.servers.daemons",
+        "key": "cli.security.key",
+        "certs": "cli.security.certs",
     },
     "Use": {
-        "topic": "messages.topic",
-        "produce": "messages.produce",
-        "consume": "messages.consume",
-        "message": "messages.message",
-        "producer": "messages.producer",
+        "topic": "cli.messages.topic",
+        "produce": "cli.messages.produce",
+        "consume": "cli.messages.consume",
+        "message": "cli.messages.message",
+        "producer": "cli.messages.producer",
     },
     "Look and explain": {
-        "group": "group.command",
-        "doctor": "servers.daemons",
-        "check": "trace.check",
-        "report": "trace.report",
-        "whatif": "trace.whatif",
-        "strategies": "trace.strategies",
+        "group": "cli.group.command",
+        "doctor": "cli.servers.daemons",
+        "check": "cli.trace.check",
+        "report": "cli.trace.report",
+        "whatif": "cli.trace.whatif",
+        "strategies": "cli.trace.strategies",
     },
     "Learn": {
-        "demo": "testbed.demo",
-        "lab": "testbed.labs",
-        "example": "testbed.examples",
+        "demo": "cli.testbed.demo",
+        "lab": "cli.testbed.labs",
+        "example": "cli.testbed.examples",
     },
     "Test and measure": {
-        "sim": "testbed.sim",
-        "fault": "testbed.fault",
-        "swarm": "testbed.swarm",
-        "crash": "testbed.crash",
-        "fuzz": "testbed.fuzz",
-        "bench": "testbed.bench",
+        "sim": "cli.testbed.sim",
+        "fault": "cli.testbed.fault",
+        "swarm": "cli.testbed.swarm",
+        "crash": "cli.testbed.crash",
+        "fuzz": "cli.testbed.fuzz",
+        "bench": "cli.testbed.bench",
     },
 }
-"""Section -> command -> module below `cli`, whose `register` adds the command."""
+"""Section -> command -> module, whose `register` adds the command.
+
+The names are whole, because the packages of an installation are below `rlab`, and texts with their names follow them.
+"""
 
 _MODULES = {name: module for modules in SECTIONS.values() for name, module in modules.items()}
 _COMPLETION = {
@@ -128,5 +131,5 @@ class Commands(MutableMapping[str, Any]):
 def load_commands(module: str) -> typer.Typer:
     """Return an app with the commands of a module, which are registered once in a process."""
     app = typer.Typer(rich_markup_mode=None)
-    import_module(f".{module}", __package__).register(app)
+    import_module(module).register(app)
     return app

@@ -34,11 +34,14 @@ OF_THE_REPOSITORY = (
     "tests/compat",  # an earlier commit of the history
     "tests/docs",
     "tests/simulation/test_mutants.py",  # it plants bugs in files of the checkout
+    "tests/unit/test_names.py",
     "tests/unit/test_one_name.py",
+    "tests/unit/test_plurals.py",
     "tests/unit/test_prose.py",
     "tests/unit/test_rooms.py",
     "tests/unit/test_stale_words.py",
     "tests/unit/test_tidy.py",
+    "tests/unit/test_walks.py",
     "tests/process/test_installed.py",
     "tests/process/test_make_test.py",  # the Makefile and its scripts
     "tests/process/test_spark_tests_run.py",  # the Makefile, and what continuous integration runs
