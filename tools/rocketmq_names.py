@@ -22,6 +22,10 @@ _NOTE = re.compile(r"RocketMQ: (.+?)(?:\.(?=\s+[A-Z])|\.?$)", re.DOTALL)
 _NAME = re.compile(r"\b[A-Za-z][A-Za-z0-9]*(?:_[A-Z0-9]+)*(?:\.[a-z]\w*)?")
 _LIKE_CODE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|_[A-Z]|\.[a-z]|MQ")
 
+_OF_OTHERS = frozenset({"APIs", "Double", "Integer", "Long", "MiB", "OWN_ATTEMPTS", "RocketMQ", "gRPC", "jj"})
+"""Words of such sentences that look like names of RocketMQ, and are words of Java, of this project or of prose."""
+_FILE = re.compile(r"\.(json|proto|py)$|^service\.")
+
 BY_HAND: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -49,8 +53,8 @@ def _noted_in(node: ast.AST, path: str, owner: str) -> Iterator[tuple[str, str]]
 def names_in(note: str) -> Iterator[str]:
     """The names of code in a sentence; for `RebalanceImpl.lock` both parts."""
     for found in _NAME.findall(note):
-        if _LIKE_CODE.search(found):
-            yield from found.split(".")
+        if _LIKE_CODE.search(found) and not _FILE.search(found):
+            yield from (name for name in found.split(".") if name not in _OF_OTHERS)
 
 
 @cache

@@ -129,6 +129,7 @@ class Registration:
     async def _keep_registered(self, address: str, listen: str) -> None:
         backoff = Backoff()
         while True:
+            # Replaced before the request: a change during the request wakes this task again at once.
             self._wakes[address] = anyio.Event()
             try:
                 await self._register(address, listen)
@@ -145,7 +146,8 @@ class Registration:
                 if self._client.connected(address) is None:
                     self._client.drop(address)  # with its back-off, which may be longer than that
                 self._tried[address].set()
-                # No change shortens it, or each new topic would be an attempt: the next one announces them all.
+                # A change does not end this wait: else each new topic would cause an attempt. The next attempt has all
+                # changes.
                 await anyio.sleep(wait_s)
                 continue
             self._was_registered = True
@@ -165,7 +167,7 @@ class Registration:
                 *(broker.name, address, advertised, parse_address(advertised)[1]),
             )
         self._announced[address] = advertised
-        # INHERIT stays: producers find the template by it.
+        # INHERIT stays in `perm`: producers recognise the template topic by it.
         topics = [topic for topic in self._topics.configs() if topic.perm & (Perm.READ | Perm.WRITE)]
         header = {
             "cluster": broker.cluster,

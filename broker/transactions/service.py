@@ -127,7 +127,7 @@ class Transactions(Feature):
     def send_half(self, connection: Connection, request: Command) -> None:
         """Store half messages, all or none; responds with the offset of the first once they are written.
 
-        The queues are those that commits publish them in, so they have to take messages.
+        Refused if a commit could not publish a message: the queue of each row has to accept messages now.
         """
         group, rows = check_group(request.header["group"]), rows_of(request)
         if not rows:
@@ -207,10 +207,13 @@ class Transactions(Feature):
             if half is not None and not (half.group == group and half.payload.endswith(message_id.encode())):
                 outcomes.append(EndOutcome.NOT_FOUND)
             elif half is None:
+                # Not readable: damaged while open, never written, or ended and deleted by retention.
                 outcomes.append(EndOutcome.NOT_FOUND if is_open or offset not in named else EndOutcome.ENDED_BEFORE)
             elif not is_open or any(offset in others for others in ending.values()):
+                # Ended by an earlier request, or by an earlier row of this one.
                 outcomes.append(EndOutcome.ENDED_BEFORE)
             else:
+                # An UNKNOWN state ends nothing; then DONE reports only that the transaction was open.
                 outcomes.append(EndOutcome.DONE)
                 ending.setdefault(state, {})[offset] = half
         number, sender = self._groups.client_on(connection, request.header.get("client_id"))

@@ -1,4 +1,4 @@
-"""Reads the text of a filter. Its errors have the position, the expectation, and an example. Pure.
+"""Parses a SQL filter to nodes. An error has its position, the expected tokens, and an example. Pure.
 
 This module, and lark with it, is imported when the first filter is read, because most processes read none.
 """
@@ -70,7 +70,7 @@ def parse(text: str) -> Node:
         at = cast("int", error.pos_in_stream)
         what = "the quote is never closed" if text[at] == "'" else f"{text[at]!r} is not part of the language"
         _refuse(text, at, what, _HINTS.get(text[at], ""))
-    return _Reading(text).whole(tree)
+    return _TreeBuilder(text).build(tree)
 
 
 @cache
@@ -105,17 +105,17 @@ def _refuse(text: str, at: int, why: str, hint: str = "") -> NoReturn:
     raise FilterIllegal(f"SQL filter {text[:200]!r}: {why}{hint}, {place}. Example: {EXAMPLE}")
 
 
-class _Reading:
-    """Turns the tree of one filter into nodes, from the leaves up: without recursion, however deep it is."""
+class _TreeBuilder:
+    """Builds the nodes of one filter, leaves first. Without recursion, so a deep tree cannot exceed Python's limit."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._depths: dict[int, int] = {}
 
-    def whole(self, tree: Tree[Token]) -> Node:
-        made: dict[int, tuple[Node, int]] = {}
+    def build(self, tree: Tree[Token]) -> Node:
+        built: dict[int, tuple[Node, int]] = {}
+        # The depth counts nodes and not levels of the tree: parentheses do not add to it.
         for subtree in tree.iter_subtrees():
-            parts = [made[id(child)] if hasattr(child, "data") else child for child in subtree.children]
+            parts = [built[id(child)] if hasattr(child, "data") else child for child in subtree.children]
             nodes = [part for part in parts if type(part) is tuple]
             depth = 1 + max((depth for _, depth in nodes), default=0)
             at = cast("int", getattr(subtree.meta, "start_pos", 0))
@@ -127,8 +127,8 @@ class _Reading:
                 depth -= 1  # parentheses, or a list of one
             if depth > MAX_EXPRESSION_DEPTH:
                 _refuse(self._text, at, f"more than {MAX_EXPRESSION_DEPTH} conditions inside each other")
-            made[id(subtree)] = node, depth
-        return made[id(tree)][0]
+            built[id(subtree)] = node, depth
+        return built[id(tree)][0]
 
     def _node(self, rule: str, parts: list[Any]) -> Node:
         match rule:
@@ -150,11 +150,11 @@ class _Reading:
             case "start":
                 return condition(parts[0])
             case _:
-                return _worded(rule, parts)
+                return _word_condition(rule, parts)
 
 
-def _worded(rule: str, parts: list[Any]) -> Node:
-    """The conditions in words: IS NULL, BETWEEN, IN, CONTAINS; a NOT may stand among them."""
+def _word_condition(rule: str, parts: list[Any]) -> Node:
+    """The conditions in words: IS NULL, BETWEEN, IN, CONTAINS; each may be negated with NOT."""
     left = parts[0]
     negated = any(getattr(part, "type", "") == "NOT" for part in parts)
     match rule:
@@ -182,6 +182,7 @@ def _value(token: Token) -> bool | int | float | str | None:
         case "STRING":
             return _unquoted(token)
         case "INTEGER":
+            # 19 digits and an L: a longer one is too large, and int() of a very long text is slow.
             number = int(token.rstrip("lL")) if len(token) <= 20 else _LAST_OF_LONG + 1
             if number > _LAST_OF_LONG:
                 raise OperandIllegal(f"whole numbers go up to {_LAST_OF_LONG}")
@@ -189,7 +190,7 @@ def _value(token: Token) -> bool | int | float | str | None:
         case "DECIMAL":
             value = float(token)
             if not _SMALLEST <= value <= _LARGEST:
-                raise OperandIllegal(f"decimal numbers go from {_SMALLEST} to {_LARGEST}: write 0 for nought")
+                raise OperandIllegal(f"decimal numbers go from {_SMALLEST} to {_LARGEST}: for zero write 0")
             return value
         case "NULL":
             return None

@@ -29,12 +29,12 @@ def archive_options(java: str) -> str:
 
 def archive_path(java: str) -> Path:
     """Return the path of the archive for this `java` and this Spark, whether it exists or not."""
-    spark_home = Path(java).resolve().parents[1]
-    release = spark_home / "release"  # its text has the version, so an update in place gets a new archive
+    java_home = Path(java).resolve().parents[1]
+    release = java_home / "release"  # its text has the version, so an update in place gets a new archive
     version = release.read_bytes() if release.exists() else b""
     jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _jars())
     spark = repr((os.environ.get("SPARK_HOME"), jars)).encode()
-    key = hashlib.sha256(bytes(spark_home) + version + spark).hexdigest()[:12]
+    key = hashlib.sha256(bytes(java_home) + version + spark).hexdigest()[:12]
     return _FOLDER / f"spark-classes-{key}" / "spark.jsa"
 
 

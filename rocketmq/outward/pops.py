@@ -149,7 +149,10 @@ def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -
     """Translate a change of the invisible time, which gives a message another handle."""
     handle = server.cluster.handle(header["token"])
     if handle is None:
-        raise ReceiptHandleDead("the connection that popped this message is closed, and its handle is no longer known")
+        raise ReceiptHandleDead(
+            "this client does not have the receipt handle of this message any longer: it is from an earlier run of the "
+            "client, or too many messages were delivered after it"
+        )
     place = header["topic"], header["queue_id"], header["offset"]
     fields = {**_ended(server, header["group"], handle, place), "invisibleTime": header["invisible_ms"]}
     [answer] = yield [StockCall(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)]

@@ -51,16 +51,16 @@ class Reserve:
         """Free the room because a commit has found none; False if there was nothing to free."""
         if not self.free():
             return False
-        self._is_missing_now()
+        self._report_missing()
         return True
 
-    def _is_missing_now(self) -> None:
+    def _report_missing(self) -> None:
         is_new, self.is_missing = not self.is_missing, True
         if is_new and self.on_missing is not None:
             self.on_missing()
 
     def allocate(self) -> bool:
-        """Take the room if there is enough, and return whether the disk has room."""
+        """Allocate the file; returns False if the disk is full. Another error is logged, and the answer is True."""
         try:
             if self.size_bytes:
                 fd = self._files.open(self._path, create=True)
@@ -70,9 +70,9 @@ class Reserve:
                     self._files.close(fd)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._files.remove(self._path)  # a part of it would keep room from commits
+                self._files.remove(self._path)  # a part of it would take space that commits need
             if error.errno in NO_ROOM:
-                self._is_missing_now()
+                self._report_missing()
                 return False
             logger.warning("no reserve of the disk: %s: %s", self._path, error)
         self.is_missing = False

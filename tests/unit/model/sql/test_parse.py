@@ -66,7 +66,7 @@ def test_a_whole_number_beyond_32_bits_is_long() -> None:
         ("a BETWEEN 5 AND 1", "BETWEEN takes the lower number first"),
         ("a > 9223372036854775808", "whole numbers go up to 9223372036854775807, at character 5"),
         ("a > " + "9" * 1000, "whole numbers go up to 9223372036854775807"),
-        ("a > 0.0", "write 0 for nought, at character 5"),
+        ("a > 0.0", "for zero write 0, at character 5"),
         ("a > 1e999", "decimal numbers go from"),
         ("", "at its end"),
         ("a = 1;", "a filter is one expression without an end mark"),
