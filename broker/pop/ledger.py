@@ -224,6 +224,8 @@ class PopLedger:
 
     def undo_delivery(self, queue: GroupQueue, token: int, times: Times) -> None:
         """Undo a delivery that did not reach its client; see `PopWindow.undo_delivery`."""
+        if token not in queue.window.batches:
+            return  # without an entry: a replay, where the batch has not expired yet, would count a delivery less
         queue.window.undo_delivery(token, times.now)
         self._schedule_check(queue, times.now)
         self._note((UNDO_DELIVERY, queue.number, token, round(times.now_ms)))

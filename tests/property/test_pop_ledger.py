@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import msgpack
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.pop.journal import Entry, Times, WindowRow
@@ -246,7 +246,11 @@ steps = st.one_of(
 )
 
 
+UNDONE_AFTER_ITS_END = ("new", 2, 1, 1), ("end_invisible", 2, 0, 0), ("undo_delivery", 2, 0, 0), ("crash", 1, 0, 0)
+
+
 @settings(max_examples=400)
+@example(program=[(step, True) for step in UNDONE_AFTER_ITS_END])
 @given(program=st.lists(st.tuples(steps, st.sampled_from([True, True, True, False])), max_size=40))
 def test_what_was_committed_is_so_after_a_crash_and_nothing_is_lost(
     program: list[tuple[tuple[str, int, int, int], bool]],
