@@ -133,3 +133,10 @@ def load_commands(module: str) -> typer.Typer:
     app = typer.Typer(rich_markup_mode=None)
     import_module(module).register(app)
     return app
+
+
+def every_command(command: Any, name: str = "rlab") -> Iterator[tuple[str, Any]]:
+    """Yield a command with its whole name, then those below it."""
+    yield name, command
+    for sub, each in getattr(command, "commands", {}).items():
+        yield from every_command(each, f"{name} {sub}")

@@ -34,6 +34,7 @@ OF_THE_REPOSITORY = (
     "tests/compat",  # an earlier commit of the history
     "tests/docs",
     "tests/simulation/test_mutants.py",  # it plants bugs in files of the checkout
+    "tests/unit/pictures/test_assets.py",
     "tests/unit/test_names.py",
     "tests/unit/test_one_name.py",
     "tests/unit/test_plurals.py",
@@ -54,7 +55,9 @@ markers =
     tcp
     process
 """
-BESIDE_THE_TESTS = ("docs", "examples", "tools", "CHANGELOG.md", "README.md", "constraints.txt", "docker-compose.yml")
+BESIDE_THE_TESTS = (
+    *("docs", "examples", "tools", "CHANGELOG.md", "Dockerfile", "README.md", "constraints.txt", "docker-compose.yml"),
+)
 _TOOLS = ("pip", "setuptools")
 
 

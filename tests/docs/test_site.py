@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
 import client
+from cli.main import app
+from cli.sections import every_command
 from model.errors import RlabError
 from tests.docs.pages import ROOT, headings, text_of
 from tools.release import NotReleasable, checksums, notes_of, version
 from tools.site.links import OUTSIDE, home, pages, site_path, with_site_links
-from tools.site.made import PYTHON, every_command, made_pages
+from tools.site.made import PYTHON, made_pages
 
 pytestmark = pytest.mark.walk
 
@@ -62,7 +65,7 @@ def test_links_are_turned_and_those_elsewhere_are_not() -> None:
 
 def test_every_command_is_in_the_reference_with_each_of_its_options() -> None:
     page = MADE["reference/commands.md"]
-    names = [name for name, _ in every_command()]
+    names = [name for name, _ in every_command(get_command(app))]
     assert {"rlab", "rlab group", "rlab group dlq", "rlab group dlq resend", "rlab lab start"} <= set(names)
     assert [line.lstrip("# ") for line in page.splitlines() if line.startswith("##")] == names
     _, after = page.split(

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
+from model.own_name import PREFIX
 from pipeline.spark.session import use_session
 from tests.spark.quick_start import QUICK_START
 from tests.spark.spark_cluster import ClusterProcesses
@@ -140,7 +141,7 @@ def test_a_row_that_cannot_be_written_is_one_error_and_no_stack_of_the_jvm(
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("model.errors.MessageIllegal: column body is null in 1 row of ")
+    assert done.stdout.startswith(f"{PREFIX}model.errors.MessageIllegal: column body is null in 1 row of ")
     assert "MessageIllegal" not in done.stderr
     assert not [line for line in done.stderr.splitlines() if "ERROR" in line or line.startswith("\tat ")]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 from typer.main import get_command
 
 import client
 from cli.main import app
+from cli.sections import every_command
 from cli.variables import all_variables
 from client.allocate.registry import strategy_names
 from model.errors import RlabError
@@ -48,18 +48,9 @@ def made_pages() -> dict[str, str]:
 def commands_page() -> str:
     """Every command with its arguments and options, from the code that reads them."""
     lines = ["# Commands", "", "Every command of `rlab`, as the command itself explains it with `--help`.", ""]
-    for name, command in every_command():
+    for name, command in every_command(get_command(app)):
         lines += _command(name, command)
     return "\n".join(lines)
-
-
-def every_command() -> Iterator[tuple[str, Any]]:
-    """Each command with its whole name, groups before their commands."""
-    waiting: list[tuple[str, Any]] = [("rlab", get_command(app))]
-    while waiting:
-        name, command = waiting.pop(0)
-        yield name, command
-        waiting[:0] = [(f"{name} {sub}", each) for sub, each in getattr(command, "commands", {}).items()]
 
 
 def _command(name: str, command: Any) -> list[str]:

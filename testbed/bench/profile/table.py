@@ -69,16 +69,17 @@ class Profile:
 def find_room(file: str, root: str) -> str:
     """The room of a file: its folder below the folder of the project, or else the package that it belongs to.
 
-    /src/broker/store/writer.py with root /src -> broker/store
+    /src/broker/store/writer.py with root /src -> broker/store; as well with a root in site-packages, of an installation
     .../site-packages/anyio/_core/_tasks.py -> anyio
     .../lib/python3.11/asyncio/runners.py -> event loop
     """
     if file.endswith(_LOOP_FILES):
         return LOOP
+    below_root = file.removeprefix(f"{root}/")
+    if below_root != file and "/site-packages/" not in below_root:
+        return below_root.rpartition("/")[0] or "."
     if "/site-packages/" in file:
-        return file.partition("/site-packages/")[2].split("/")[0].removesuffix(".py")
-    if file.startswith(f"{root}/"):
-        return file.removeprefix(f"{root}/").rpartition("/")[0] or "."
+        return file.rpartition("/site-packages/")[2].split("/")[0].removesuffix(".py")
     return "python"
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from typer.main import get_command
 
 from cli import complete
+from cli.main import app
+from cli.sections import every_command
 from cli.testbed.labs import complete_lesson
-from tools.site.made import every_command
 
 pytestmark = pytest.mark.walk
 
@@ -32,7 +34,7 @@ def test_without_a_cluster_nothing_is_completed_and_nothing_is_printed(
 def test_each_argument_for_a_topic_a_group_or_a_strategy_is_completed() -> None:
     new = {"rlab cluster", "rlab swarm"}  # these make a topic or a group
     others = {"rlab produce --group", "rlab producer show"}  # these name producers
-    for name, command in every_command():
+    for name, command in every_command(get_command(app)):
         for parameter in command.params:
             named = name if parameter.param_type_name == "argument" else f"{name} {parameter.opts[0]}"
             wanted = parameter.name == "strategy" or (parameter.name in ("topic", "group") and name not in new)

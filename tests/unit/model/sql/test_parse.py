@@ -8,6 +8,7 @@ import pytest
 
 from model.errors import FilterIllegal
 from model.limits import MAX_EXPRESSION_CHARS, MAX_EXPRESSION_DEPTH
+from model.own_name import PREFIX
 from model.sql.nodes import Constant, Equal, In, IsNull, Logic, Long, Negation, Not, Ordering, Property, Text
 from model.sql.parse import parse
 
@@ -104,7 +105,8 @@ def test_parentheses_and_long_chains_are_not_deep() -> None:
 
 
 def test_lark_is_imported_at_the_first_filter_and_not_before() -> None:
-    script = "import sys, client, broker.broker, model.sql.compiled as it; early = 'lark' in sys.modules\n" \
+    names = f"{PREFIX}client, {PREFIX}broker.broker, {PREFIX}model.sql.compiled as it"
+    script = f"import sys, {names}; early = 'lark' in sys.modules\n" \
         "it.compile_filter('a = 1'); print(early, 'lark' in sys.modules)"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

@@ -50,8 +50,8 @@ class Member:
                 self.received.append((lines[0].split()[1], fields.get("authorization", ""), document))
                 answer = self._answers.pop(0) if self._answers else (200, DONE)
                 if answer == HANGS:
-                    await asyncio.Event().wait()
-                if answer == BREAKS:
+                    await reader.read()  # until the client closes the connection
+                if answer in (HANGS, BREAKS):
                     break
                 writer.write(_encoded(answer))
                 await writer.drain()

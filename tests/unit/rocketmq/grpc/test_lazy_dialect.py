@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from model.own_name import PREFIX
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import lazy_dialect
 from rocketmq.grpc.frame_guard import PREFACE
@@ -25,8 +26,9 @@ def test_http2_is_recognised_by_its_first_bytes() -> None:
 
 def test_a_server_without_grpc_clients_imports_neither_h2_nor_protobuf() -> None:
     code = (
-        "import sys, namesrv.server, broker.broker, replica.host\n"
-        "print([name for name in ('h2', 'hpack', 'google.protobuf', 'rocketmq.grpc.edge') if name in sys.modules])"
+        f"import sys, {PREFIX}namesrv.server, {PREFIX}broker.broker, {PREFIX}replica.host\n"
+        f"names = 'h2', 'hpack', 'google.protobuf', '{PREFIX}rocketmq.grpc.edge'\n"
+        "print([name for name in names if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

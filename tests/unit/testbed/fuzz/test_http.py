@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from random import Random
 
 import pytest
 
+from console import server
+from metrics import endpoint
 from testbed.cluster.control.http import ROUTES
 from testbed.fuzz.http import PATHS, HttpRequests
-from tests.unit.source_tree import ROOT
 
 
 @pytest.mark.walk
 def test_every_path_of_every_http_port_is_tried() -> None:
-    sources = (ROOT / "console/server.py", ROOT / "metrics/endpoint.py")
-    written = re.findall(
-        r'(?:web\.(?:get|post)\(|    _PAGES = \(|, |\()"(/[^"]*)"', "".join(each.read_text() for each in sources)
-    )
+    sources = inspect.getsource(server) + inspect.getsource(endpoint)
+    written = re.findall(r'(?:web\.(?:get|post)\(|    _PAGES = \(|, |\()"(/[^"]*)"', sources)
     served = {route.path for route in ROUTES} | set(written)
     assert {"/metrics", "/api/{change}", "/groups/{name}/dead-letters"} <= served
     assert {re.sub(r"{\w+}", "{}", path) for path in served} <= set(PATHS)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.bench.profile import table
 from testbed.bench.profile.table import LOOP, ROOT, Profile, Samples, as_row, find_room, markdown
 
 WRITER, PRODUCER = "/src/broker/store/writer.py", "/src/client/produce/producer.py"
@@ -33,7 +34,9 @@ def test_a_function_belongs_to_the_room_of_its_file(file: str, room: str) -> Non
 
 
 def test_the_root_is_the_folder_of_our_packages() -> None:
-    assert find_room(__file__.replace("/tests/unit/", "/"), ROOT) == "testbed/bench/profile"
+    assert find_room(table.__file__, ROOT) == "testbed/bench/profile"
+    installed = "/env/lib/python3.11/site-packages/rlab"
+    assert find_room(f"{installed}/client/instance/passes.py", installed) == "client/instance"
 
 
 def test_the_time_of_a_message_is_divided_by_the_ticks_of_rooms_and_functions() -> None:
