@@ -10,7 +10,8 @@ from pathlib import Path
 import anyio
 
 from model.errors import ServiceNotAvailable
-from testbed.bench.peers.systems.server import free_port, server_process
+from testbed.bench.peers.systems.server import server_process
+from testbed.cluster.ports import free_port
 
 JARS = Path(sys.prefix) / "peers" / "kafka"
 """The folder to which `make peers` copies the jars."""

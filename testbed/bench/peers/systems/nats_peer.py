@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 
 from testbed.bench.peers.systems.protocol import Sender, Settings, Take
-from testbed.bench.peers.systems.server import free_port, server_process
+from testbed.bench.peers.systems.server import server_process
+from testbed.cluster.ports import free_port
 
 _FETCH_S = 1.0
 _MAX_UNACKED = 4_096

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.bench.peers.systems.protocol import SENDERS, Sender, Settings, Take
-from testbed.bench.peers.systems.server import free_port, server_process
+from testbed.bench.peers.systems.server import server_process
+from testbed.cluster.ports import free_port
 
 _FIELD = b"b"
 _BLOCK_MS = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,13 +14,6 @@ _START_S = 60.0
 _STOP_S = 15.0
 _POLL_S = 0.05
 _TAIL_CHARS = 500
-
-
-def free_port() -> int:
-    """A port of loopback on which no process listens now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @asynccontextmanager

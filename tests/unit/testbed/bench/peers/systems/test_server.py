@@ -7,7 +7,8 @@ import anyio
 import pytest
 
 from model.errors import ServiceNotAvailable
-from testbed.bench.peers.systems.server import free_port, server_process
+from testbed.bench.peers.systems.server import server_process
+from testbed.cluster.ports import free_port
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp, pytest.mark.asyncio]
 LISTEN = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\nwhile True: s.accept()"
