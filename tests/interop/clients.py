@@ -36,17 +36,23 @@ def java_of(version: str, directory: Path) -> list[str] | None:
 
 def go_client(directory: Path) -> list[str] | None:
     """The program of the Go client; None if it cannot be had."""
+    program = go_program("Go", HERE / "go", directory)
+    return None if program is None else [program]
+
+
+def go_program(title: str, source: Path, directory: Path) -> str | None:
+    """Build a program of Go with the modules that it names; None if they or the tools cannot be had."""
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
-        say("Go is left out: go is not on this machine")
+        say(f"{title} is left out: go is not on this machine")
         return None
-    shutil.copytree(HERE / "go", directory)
+    shutil.copytree(source, directory)
     environment = {**os.environ, "GOFLAGS": "-mod=mod"}
     done = subprocess.run([go, "build", "-o", "features", "."], cwd=directory, env=environment, check=False)
     if done.returncode:
-        say("Go is left out: its client could not be had")
+        say(f"{title} is left out: its client could not be had")
         return None
-    return [str(directory / "features")]
+    return str(directory / "features")
 
 
 def cpp_client(directory: Path) -> list[str] | None:

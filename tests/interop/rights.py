@@ -21,9 +21,11 @@ from client import Admin
 from remoting.security.key import SECRET_BYTES, Key
 from tests.interop.servers import Daemons, pause
 
+Rights = dict[str, str]
+"""User -> the lines of its table in the access file."""
 TOPICS = {"orders": 4, "bobs": 1}
 MESSAGES, WAIT_S = 40, 60
-_RIGHTS = {
+_RIGHTS: Rights = {
     "alice": 'produce = ["orders"]\nconsume = ["orders"]\ngroups = ["billing", "p"]\n',
     "bob": 'consume = ["orders"]\ngroups = ["billing"]\n',
     "eve": 'consume = ["bobs"]\ngroups = ["eves"]\n',
@@ -34,7 +36,7 @@ _SERVER = 'brokers = ["broker-a"]\nadmin = true\n'
 def rights_of(program: list[str]) -> dict[str, str]:
     """Play both scenes with a client of Java; "ok", or what was wrong, by scene."""
     found: dict[str, str] = {}
-    with _guarded_cluster() as (server, access):
+    with guarded_cluster(_RIGHTS, TOPICS) as (server, access):
         for name, scene in {"commit": _commit, "right": _right}.items():
             try:
                 scene([*program, "Rights", server], server, access)
@@ -44,7 +46,7 @@ def rights_of(program: list[str]) -> dict[str, str]:
     return found
 
 
-def _commit(program: list[str], server: str, access: _AccessFile) -> None:
+def _commit(program: list[str], server: str, access: AccessFile) -> None:
     with _client([*program, "eve", "commit", "eves", "bobs", "orders"]) as eve:
         said = eve.line_with(("refused", "committed"))
     assert said.startswith("refused"), said
@@ -53,7 +55,7 @@ def _commit(program: list[str], server: str, access: _AccessFile) -> None:
     assert not [topic for topic, offset in progress if topic == "orders" and offset >= 0], progress
 
 
-def _right(program: list[str], server: str, access: _AccessFile) -> None:
+def _right(program: list[str], server: str, access: AccessFile) -> None:
     with (
         _client([*program, "alice", "member", "billing", "orders"]) as alice,
         _client([*program, "bob", "member", "billing", "orders"]) as bob,
@@ -82,39 +84,46 @@ async def _committed(server: str, group: str) -> list[tuple[str, int]]:
         return [(row.queue.topic, -1 if row.committed is None else row.committed) for row in rows]
 
 
-class _AccessFile:
-    def __init__(self, path: Path, key: Key) -> None:
+def secret_of(user: str) -> str:
+    """The secret of a user for RocketMQ's clients."""
+    return f"secret-of-{user}"
+
+
+class AccessFile:
+    """The access file of a cluster, which its servers read again when it is written."""
+
+    def __init__(self, path: Path, key: Key, rights: Rights) -> None:
         self._path = path
         self._server = f'[users.server]\nkey = "{key.hash()}"\n{_SERVER}'
-        self.write(_RIGHTS)
+        self.write(rights)
 
-    def write(self, rights: dict[str, str]) -> None:
+    def write(self, rights: Rights) -> None:
         """Give the users these rights."""
-        users = (f'[users.{name}]\nrocketmq_secret = "secret-of-{name}"\n{lines}' for name, lines in rights.items())
+        users = (f'[users.{name}]\nrocketmq_secret = "{secret_of(name)}"\n{lines}' for name, lines in rights.items())
         self._path.write_text("\n".join((self._server, *users)), encoding="utf-8")
 
 
 @contextmanager
-def _guarded_cluster() -> Iterator[tuple[str, _AccessFile]]:
+def guarded_cluster(rights: Rights, topics: dict[str, int]) -> Iterator[tuple[str, AccessFile]]:
     """Run a name server and a broker with access control; this process is an administrator as long as they run."""
     with tempfile.TemporaryDirectory() as folder:
         key, file = Key("server", os.urandom(SECRET_BYTES)), Path(folder) / "server.key"
         file.touch(mode=0o600)
         file.write_text(key.text(), encoding="utf-8")
-        access = _AccessFile(Path(folder) / "access.toml", key)
+        access = AccessFile(Path(folder) / "access.toml", key, rights)
         os.environ["RLAB_KEY_FILE"] = str(file)
         daemons = Daemons(Path(folder), 1, "--access", str(Path(folder) / "access.toml"))
         try:
-            anyio.run(_create_topics, daemons.name_server)
+            anyio.run(_create_topics, daemons.name_server, topics)
             yield daemons.name_server, access
         finally:
             daemons.stop()
             del os.environ["RLAB_KEY_FILE"]
 
 
-async def _create_topics(server: str) -> None:
+async def _create_topics(server: str, topics: dict[str, int]) -> None:
     async with Admin(server) as admin:
-        for topic, queues in TOPICS.items():
+        for topic, queues in topics.items():
             await admin.create_topic(topic, queues=queues)
 
 

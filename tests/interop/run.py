@@ -7,10 +7,11 @@ at full speed to our brokers and to RocketMQ's in turns. One group has members o
 client does its features on RocketMQ's servers (`ours.py`), and groups of Java's members, of ours and of both live the
 same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `grpc`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`, `life`, `rates`,
-`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`, over gRPC `py5`, `node5`, `java5`, `java5-tls`),
-servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`, `alone`, `order`); without one of a sort, all of it.
-`docs` writes the tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `grpc`, `grpc-speed`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`,
+`life`, `rates`, `rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`, over gRPC `py5`, `node5`,
+`java5`, `java5-tls`, `go5`, `go5-tls`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`, `alone`,
+`order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for `make
+test` instead (`tap.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client,
 from tests.interop.failover import failover
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
 from tests.interop.grpc import run as grpc
+from tests.interop.grpc import speed as grpc_speed
+from tests.interop.grpc.access import users_over_grpc
 from tests.interop.grpc.record import record
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
@@ -49,7 +52,8 @@ from tests.interop.servers import (
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "grpc", "admin", "speed", "mixed", "failover", "junit", "outward", "life", "rates", "rights")
+PARTS = ("features", "grpc", "grpc-speed", "admin", "speed", "mixed", "failover", "junit")
+PARTS += ("outward", "life", "rates", "rights")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"
@@ -69,6 +73,7 @@ class Run:
         self.wrong: list[str] = []
         self.features: tables.Table = {}
         self.grpc: tables.Table = {}
+        self.grpc_sends: tables.Table = {}
         self.pairs: tables.Table = {}
         self.outward: tables.Table = {}
         self.lives: dict[str, tables.Table] = {}
@@ -154,7 +159,22 @@ class Run:
                 self.grpc[column] = found = grpc.features_over_grpc(program, endpoints, f"{name}-{servers[0]}")
                 say(f"{column}: {tables.summary(found)}")
                 if servers == "ours":
+                    found |= users_over_grpc(program)
                     self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
+
+    def run_grpc_speed(self) -> None:
+        """Sends of the gRPC client for Java, to ours and to RocketMQ's with its proxy."""
+        program, theirs = grpc.CLIENTS["java5"][1](self._directory / "java5-speed"), self._endpoints(grpc.PROXY_VERSION)
+        if program is None or theirs is None:
+            return
+        column = f"RocketMQ {grpc.PROXY_VERSION} with its proxy"
+        found = grpc_speed.sends_in_turns(program, {"here": grpc.ours, column: theirs})
+        ratio = found["here"].rate / found[column].rate
+        for name, sends in found.items():
+            cell = f"{sends.rate:,.0f}/s, {sends.of_servers_us:,.0f} µs of the servers' processor time for each"
+            self.grpc_sends[name] = {grpc.JAVA: cell}
+        if ratio < grpc_speed.GOAL:
+            self.wrong.append(f"sends of {grpc.JAVA}: {ratio:.2f} of the rate of {column}, less than {grpc_speed.GOAL}")
 
     def _endpoints(self, servers: str) -> grpc.Endpoints | None:
         if servers == "ours":
@@ -347,18 +367,20 @@ def main(arguments: list[str]) -> int:
             "life": run.run_life,
             "rates": run.run_rates,
         }
-        parts |= {"rights": run.run_rights, "grpc": run.run_grpc}
+        parts |= {"rights": run.run_rights, "grpc": run.run_grpc, "grpc-speed": run.run_grpc_speed}
         for part in run.chosen(*PARTS):
             parts[part]()
             if "docs" in arguments:
                 tables.write(run.features, tables.FEATURES, "feature")
                 tables.write(run.pairs, tables.PAIRS, "client")
                 tables.write(run.grpc, tables.GRPC, "feature over gRPC")
+                tables.write(run.grpc_sends, tables.GRPC_SENDS, "sends of 64 threads")
                 tables.write(run.outward, tables.OUTWARD, "feature of our client")
                 for column, table in run.lives.items():
                     tables.write(table, tables.LIVES.format(column), "step")
                 tables.write(run.rates, tables.RATES, "at full speed")
     found = [(run.features, "feature"), (run.grpc, "feature over gRPC"), (run.pairs, "client")]
+    found.append((run.grpc_sends, "sends of 64 threads"))
     found.append((run.outward, "feature of our client"))
     found += [*((table, f"on {name}") for name, table in run.lives.items()), (run.rates, "at full speed")]
     shown = [tables.table_of(*each) for each in found if each[0]]

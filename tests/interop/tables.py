@@ -9,11 +9,14 @@ FEATURES, PAIRS = "<!-- interop: client x feature -->", "<!-- interop: client x 
 OUTWARD, LIVES = "<!-- interop: our client x servers -->", "<!-- interop: lives on {} -->"
 GRPC = "<!-- interop: gRPC clients x servers -->"
 RATES = "<!-- interop: rates beside Java -->"
+GRPC_SENDS = "<!-- interop: sends over gRPC -->"
 END = "<!-- end -->"
 Table = dict[str, dict[str, str]]
 """Column -> row -> cell."""
 _BY_BROKER = ("assignment by the broker", "POP")
 _WITHOUT: dict[str, tuple[str, ...]] = {
+    "Go 5": ("recall", "body of 4 MiB"),
+    "Node.js 1": ("body of 4 MiB",),
     "Java 4": _BY_BROKER,
     "Go": ("mqadmin", "lite pull", "SQL filter, a wrong one", *_BY_BROKER),
     "C++": ("mqadmin", "lite pull", "transaction", "consume from", "SQL", "dead letter", *_BY_BROKER),
@@ -22,7 +25,10 @@ _WITHOUT: dict[str, tuple[str, ...]] = {
         *("orderly", "order by", *_BY_BROKER),
     ),
 }
-"""Clients by how their names begin -> how the names of features begin that they do not have."""
+"""Clients by how their names begin -> how the names of features begin that they do not have.
+
+The gRPC clients for Go and Node.js receive 4 MiB at most, which is less than a body of 4 MiB and its message.
+"""
 _NOT_RUN, _NONE = "not run", "–"
 
 

@@ -51,6 +51,7 @@ public class Features {
         new Named("body of 4 MiB", "NORMAL", Features::large),
         new Named("unknown topic refused", "NORMAL", Features::unknownTopic),
         new Named("delay", "DELAY", Features::delay),
+        new Named("recall", "DELAY", Features::recall),
         new Named("simple: acknowledged once", "NORMAL", Features::acknowledge),
         new Named("simple: redelivered", "NORMAL", Features::comesAgain),
         new Named("simple: longer invisible", "NORMAL", Features::changeInvisible),
@@ -224,13 +225,30 @@ public class Features {
         throw new IllegalStateException("it was sent");
     }
 
+    static SendReceipt delayed(String topic, String body, long due) throws Exception {
+        return producer.send(message(topic, body.getBytes(StandardCharsets.UTF_8)).setDeliveryTimestamp(due).build());
+    }
+
     static void delay(String topic, String group) throws Exception {
         SimpleConsumer consumer = simple(topic, group, "*");
         long due = System.currentTimeMillis() + 4000;
-        producer.send(message(topic, new byte[] {1}).setDeliveryTimestamp(due).build());
+        delayed(topic, "later", due);
         MessageView got = take(consumer, 1, 20).get(0);
         must(System.currentTimeMillis() >= due - 100, "it came too soon");
         consumer.ack(got);
+        consumer.close();
+    }
+
+    static void recall(String topic, String group) throws Exception {
+        SimpleConsumer consumer = simple(topic, group, "*");
+        long due = System.currentTimeMillis() + 4000;
+        SendReceipt recalled = delayed(topic, "recalled", due);
+        delayed(topic, "other", due);
+        must(producer.recallMessage(topic, recalled.getRecallHandle()).getMessageId().equals(recalled.getMessageId()), recalled);
+        MessageView got = take(consumer, 1, 20).get(0);
+        must(text(got).equals("other"), text(got));
+        consumer.ack(got);
+        must(consumer.receive(16, Duration.ofSeconds(10)).isEmpty(), "the recalled message came");
         consumer.close();
     }
 

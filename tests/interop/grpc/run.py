@@ -23,6 +23,7 @@ from model.names import TEMPLATE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame, encode_frame
 from rocketmq.grpc.proto import MESSAGES
+from tests.interop.clients import go_program
 from tests.interop.servers import RLAB, Daemons, broker_of_rocketmq, free_port, jars_of, pause, say, wait_for
 
 HERE = Path(__file__).parent
@@ -30,6 +31,7 @@ PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client
 PYTHON, NODE = "Python 5.1.2 (gRPC)", "Node.js 1.0.8 (gRPC)"
 JAVA_VERSION = "5.2.0"
 JAVA, JAVA_TLS = f"Java {JAVA_VERSION} (gRPC)", f"Java {JAVA_VERSION} (gRPC, TLS)"
+GO, GO_TLS = "Go 5.1.3 (gRPC)", "Go 5.1.3 (gRPC, TLS)"
 PROXY_VERSION = "5.3.3"
 TIMEOUT_S = 900
 _OF_PROTOBUF = ("Duration", "Timestamp")
@@ -46,12 +48,14 @@ class Endpoint(NamedTuple):
     """Servers for gRPC clients: an address, and how a topic of a type is made, with the group that reads it.
 
     `poll_s` is how long a receive waits there, and `retry_s` the time within which a failed message comes again.
+    `pids` are the processes that handle a send.
     """
 
     address: str
     create: Callable[[str, str], None]
     poll_s: int = 2
     retry_s: int = 16
+    pids: tuple[int, ...] = ()
 
 
 def python_client(directory: Path) -> Command | None:
@@ -63,8 +67,7 @@ def python_client(directory: Path) -> Command | None:
     if got.returncode:
         say(f"{PYTHON} is left out: {PYTHON_PACKAGE} does not install here: {got.stderr.strip()[-200:]}")
         return None
-    program = shutil.copy(HERE / "features.py", directory / "features.py")
-    return [python, "-I", str(program)]
+    return [python, "-I", _copied("py", directory)]
 
 
 def node_client(directory: Path) -> Command | None:
@@ -73,11 +76,18 @@ def node_client(directory: Path) -> Command | None:
         say(f"{NODE} is left out: npm or node is not on this machine")
         return None
     directory.mkdir()
-    program = shutil.copy(HERE / "features.js", directory / "features.js")
+    program = _copied("js", directory)
     if subprocess.run(["npm", "install", "--silent", NODE_PACKAGE], cwd=directory, check=False).returncode:
         say(f"{NODE} is left out: {NODE_PACKAGE} does not install here")
         return None
-    return ["node", str(program)]
+    return ["node", program]
+
+
+def _copied(suffix: str, directory: Path) -> str:
+    """Copy the programs of a language; the path of that of the features."""
+    for name in ("users", "features"):
+        program = shutil.copy(HERE / f"{name}.{suffix}", directory / f"{name}.{suffix}")
+    return str(program)
 
 
 def java_client(directory: Path, *, tls: bool) -> Command | None:
@@ -89,9 +99,17 @@ def java_client(directory: Path, *, tls: bool) -> Command | None:
     jars, classes = jars_of("grpc.xml", JAVA_VERSION, directory / "jars"), directory / "classes"
     if jars is None:
         return None
-    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(classes), str(HERE / "Features.java")], check=True)
+    sources = map(str, sorted(HERE.glob("*.java")))
+    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(classes), *sources], check=True)
     flags = ["-Xmx256m", f"-Duser.home={directory}", f"-Dtls={str(tls).lower()}"]
     return ["java", *flags, "-cp", f"{classes}:{jars}", "Features"]
+
+
+def go_client(directory: Path, *, tls: bool) -> Command | None:
+    """The program of the client for Go, which `go/go.mod` names; None if it cannot be had."""
+    program = go_program(GO_TLS if tls else GO, HERE / "go", directory)
+    switch = f"rocketmq.client.enableSsl={str(tls).lower()}"
+    return None if program is None else ["env", switch, f"user.home={directory}", program]
 
 
 CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
@@ -99,6 +117,8 @@ CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {
     "node5": (NODE, node_client),
     "java5": (JAVA, partial(java_client, tls=False)),
     "java5-tls": (JAVA_TLS, partial(java_client, tls=True)),
+    "go5": (GO, partial(go_client, tls=False)),
+    "go5-tls": (GO_TLS, partial(go_client, tls=True)),
 }
 
 
@@ -108,7 +128,8 @@ def ours() -> Iterator[Endpoint]:
     with tempfile.TemporaryDirectory() as directory:
         daemons = Daemons(Path(directory), 1)
         try:
-            yield Endpoint(daemons.brokers[0], create_here(daemons.name_server))
+            pids = (daemons.processes[-1].pid,)
+            yield Endpoint(daemons.brokers[0], create_here(daemons.name_server), pids=pids)
         finally:
             daemons.stop()
 
@@ -165,7 +186,8 @@ def proxied(jars: str) -> Iterator[Endpoint]:
         try:
             wait_for(log, "startup successfully")
             # The proxy lets no receive wait less than 5 s, and its broker looks for failed messages every 10 s.
-            yield Endpoint(f"127.0.0.1:{port}", create, poll_s=6, retry_s=30)
+            pids = (broker.process.pid, process.pid)
+            yield Endpoint(f"127.0.0.1:{port}", create, poll_s=6, retry_s=30, pids=pids)
         finally:
             process.kill()
             process.wait()
