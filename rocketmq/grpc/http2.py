@@ -58,6 +58,16 @@ from rocketmq.grpc.frame_guard import FrameGuard
 _INITIAL_WINDOW_BYTES = 65_535
 """Of each call, as HTTP/2 has it before any settings: a peer may send its first calls before it has ours."""
 _PREFIX_BYTES = 5
+_CONFIGURATION = H2Configuration(
+    client_side=False,
+    header_encoding="utf-8",
+    # A quarter of the time of a call. They matter to a server that forwards headers or has cookies; here each name is
+    # looked up in a dict, and those that are sent are constants.
+    validate_inbound_headers=False,
+    normalize_inbound_headers=False,
+    validate_outbound_headers=False,
+    normalize_outbound_headers=False,
+)
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
@@ -155,7 +165,7 @@ class Http2:
         self._unsent_bytes = 0
         self._unread: dict[int, GrpcCall] = {}  # answered calls, by stream id
         self._consumed_bytes = 0  # of the connection's window
-        self._h2 = _Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        self._h2 = _Connection(_CONFIGURATION)
         self._h2.local_settings = Settings(
             client=False,
             initial_values={

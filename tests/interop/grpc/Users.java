@@ -26,7 +26,11 @@ public class Users {
                 consumer.ack(Features.take(consumer, 1, 20).get(0));
             }
         } catch (Throwable error) {
-            outcome = String.valueOf(error).replaceAll("\\s+", " ");
+            StringBuilder causes = new StringBuilder();
+            for (Throwable each = error; each != null; each = each.getCause()) {
+                causes.append(causes.isEmpty() ? "" : "; caused by ").append(each);
+            }
+            outcome = causes.toString().replaceAll("\\s+", " ");
         }
         System.out.println(outcome);
         Runtime.getRuntime().halt(0);
