@@ -47,6 +47,8 @@ _CONSUME_RESULTS = {
     proto.MESSAGE_CORRUPTED: "CR_RETURN_NULL",
 }
 """Results of a message that a client consumed for an operator, as the tools of RocketMQ name them."""
+_PAUSES_MS = tuple(retry_delay_ms(times) for times in range(MAX_ATTEMPTS))
+"""Pauses between the attempts of a group without its own."""
 _CONSUMERS = (proto.PUSH_CONSUMER, proto.SIMPLE_CONSUMER)
 _SESSION_S = 30.0
 """A consumer sends a heartbeat every 10 s."""
@@ -79,19 +81,27 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
     filters = {each.topic.name: to_expression(each.expression) for each in client_settings.subscription.subscriptions}
     connection.record_subscriptions(call, group, filters)
 
+    settings.subscription.CopyFrom(client_settings.subscription)
+    settings.subscription.receive_batch_size = MAX_POP_BATCH
+    settings.subscription.long_polling_timeout.CopyFrom(to_duration(_POLL_MS))
+
+    def adopt(retries: int, pauses_ms: Sequence[int], *, fifo: bool) -> Any:
+        settings.backoff_policy.max_attempts = MAX_ATTEMPTS if retries == OWN_ATTEMPTS else retries + 1
+        settings.backoff_policy.customized_backoff.ClearField("next")
+        settings.backoff_policy.customized_backoff.next.extend(map(to_duration, pauses_ms or _PAUSES_MS))
+        settings.subscription.fifo = fifo
+        return settings
+
     def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         group_config: Any = msgpack.unpackb(body or b"")
-        retries = group_config[-1]
-        pauses_ms = answer_header.get("retry_delays_ms") or [retry_delay_ms(times) for times in range(MAX_ATTEMPTS)]
-        settings.backoff_policy.max_attempts = MAX_ATTEMPTS if retries == OWN_ATTEMPTS else retries + 1
-        settings.backoff_policy.customized_backoff.next.extend(to_duration(ms) for ms in pauses_ms)
-        settings.subscription.CopyFrom(client_settings.subscription)
-        settings.subscription.fifo = answer_header.get("fifo", False)
-        settings.subscription.receive_batch_size = MAX_POP_BATCH
-        settings.subscription.long_polling_timeout.CopyFrom(to_duration(_POLL_MS))
-        return [MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=settings)]
+        pauses_ms, fifo = answer_header.get("retry_delays_ms") or (), answer_header.get("fifo", False)
+        adopted = adopt(group_config[-1], pauses_ms, fifo=fifo)
+        return [MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=adopted)]
 
-    return GrpcRequest(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer)
+    # A client without settings never starts: that for Go waits for ever, that for Java until a time-out, and neither
+    # reports a refusal of them. With those of any group it starts, and reports the refusal of its first receive.
+    refusal = MESSAGES["TelemetryCommand"](settings=adopt(OWN_ATTEMPTS, (), fifo=False))
+    return GrpcRequest(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer, refusal=refusal)
 
 
 def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest | list[Any]:

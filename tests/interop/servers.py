@@ -191,7 +191,7 @@ def broker_of_rocketmq(jars: str, host: str = "127.0.0.1") -> Iterator[Broker]:
             **{"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": host},
             **{"bindAddress": "127.0.0.1", "haListenPort": free_port(), "storePathRootDir": home / "store"},
             **{"storePathCommitLog": home / "store" / "commitlog", "mappedFileSizeCommitLog": 64 * 1024 * 1024},
-            **{"transactionCheckInterval": 3_000, "enablePropertyFilter": "true"},
+            **{"transactionCheckInterval": 3_000, "enablePropertyFilter": "true", "recallMessageEnable": "true"},
         }
         java = ["java", "-Xmx384m", "-XX:MaxDirectMemorySize=256m", f"-Duser.home={home}"]
         java += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.interop.grpc.run import Command
 from tests.interop.rights import guarded_cluster, secret_of
 
-TOPIC, POLL_S, TIMEOUT_S = "orders", 2, 120
+TOPIC, POLL_S, TIMEOUT_S = "orders", 2, 60
 IN_LOG = "in its log only; its error is: "
 """The beginning of a cell whose client does report the refusal, in another place."""
 _GROUP = f'groups = ["{TOPIC}-g"]\n'
@@ -22,6 +22,7 @@ _RIGHTS = {
     "alice": f'produce = ["{TOPIC}"]\nconsume = ["{TOPIC}"]\n{_GROUP}',
     "reader": f'consume = ["{TOPIC}"]\n{_GROUP}',
     "writer": f'produce = ["{TOPIC}"]\n{_GROUP}',
+    "guest": f'consume = ["{TOPIC}"]\n',
 }
 _UNAUTHORIZED, _FORBIDDEN = ("UNAUTHORIZED", "40100"), ("FORBIDDEN", "40300")
 _WRONG = "access key and signature are wrong"
@@ -41,6 +42,9 @@ def users_over_grpc(program: Command) -> dict[str, str]:
             "no right to receive": _refusal(
                 [*command, "writer", secret_of("writer"), "receive"], _FORBIDDEN, f"consume '{TOPIC}'"
             ),
+            "no right to the group": _refusal(
+                [*command, "guest", secret_of("guest"), "receive"], _FORBIDDEN, f"groups '{TOPIC}-g'"
+            ),
         }
 
 
@@ -57,11 +61,15 @@ def _report(command: Command) -> tuple[str, str]:
     """What a client reports, and what is in its log."""
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home}
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=home, env=environment
-        )
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=home, env=environment
+            )
+            report = (done.stdout.strip().splitlines() or [done.stderr.strip()[-200:]])[-1]
+        except subprocess.TimeoutExpired:
+            report = f"no report within {TIMEOUT_S} s"
         log = "\n".join(path.read_text(errors="replace") for path in Path(home).rglob("*.log"))
-    return (done.stdout.strip().splitlines() or [done.stderr.strip()[-200:]])[-1], log
+    return report, log
 
 
 def _program_of_users(program: Command, server: str) -> Command:
