@@ -72,7 +72,7 @@ class Run:
     def __init__(self, arguments: list[str], directory: Path) -> None:
         self.wrong: list[str] = []
         self.features: tables.Table = {}
-        self.grpc: tables.Table = {}
+        self.grpc: dict[str, tables.Table] = {}
         self.grpc_sends: tables.Table = {}
         self.pairs: tables.Table = {}
         self.outward: tables.Table = {}
@@ -155,9 +155,10 @@ class Run:
                 endpoints = self._endpoints(servers)
                 if endpoints is None:
                     continue
-                column = f"{title}, here" if servers == "ours" else f"{title}, RocketMQ {servers}"
-                self.grpc[column] = found = grpc.features_over_grpc(program, endpoints, f"{name}-{servers[0]}")
-                say(f"{column}: {tables.summary(found)}")
+                found = grpc.features_over_grpc(program, endpoints, f"{name}-{servers[0]}")
+                where = OURS if servers == "ours" else f"RocketMQ {servers} with its proxy"
+                self.grpc.setdefault(where, {})[title] = found
+                say(f"{title} over gRPC on {where}: {tables.summary(found)}")
                 if servers == "ours":
                     found |= users_over_grpc(program)
                     others = {feature: each for feature, each in found.items() if not each.startswith(("ok", IN_LOG))}
@@ -374,14 +375,15 @@ def main(arguments: list[str]) -> int:
             if "docs" in arguments:
                 tables.write(run.features, tables.FEATURES, "feature")
                 tables.write(run.pairs, tables.PAIRS, "client")
-                tables.write(run.grpc, tables.GRPC, "feature over gRPC")
+                for column, table in run.grpc.items():
+                    tables.write(table, tables.GRPC.format(column), "feature over gRPC")
                 tables.write(run.grpc_sends, tables.GRPC_SENDS, "sends of 64 threads")
                 tables.write(run.outward, tables.OUTWARD, "feature of our client")
                 for column, table in run.lives.items():
                     tables.write(table, tables.LIVES.format(column), "step")
                 tables.write(run.rates, tables.RATES, "at full speed")
-    found = [(run.features, "feature"), (run.grpc, "feature over gRPC"), (run.pairs, "client")]
-    found.append((run.grpc_sends, "sends of 64 threads"))
+    found = [(run.features, "feature"), (run.pairs, "client"), (run.grpc_sends, "sends of 64 threads")]
+    found += [(table, f"over gRPC on {name}") for name, table in run.grpc.items()]
     found.append((run.outward, "feature of our client"))
     found += [*((table, f"on {name}") for name, table in run.lives.items()), (run.rates, "at full speed")]
     shown = [tables.table_of(*each) for each in found if each[0]]

@@ -7,7 +7,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "rocketmq.md"
 FEATURES, PAIRS = "<!-- interop: client x feature -->", "<!-- interop: client x servers -->"
 OUTWARD, LIVES = "<!-- interop: our client x servers -->", "<!-- interop: lives on {} -->"
-GRPC = "<!-- interop: gRPC clients x servers -->"
+GRPC = "<!-- interop: gRPC clients on {} -->"
 RATES = "<!-- interop: rates beside Java -->"
 GRPC_SENDS = "<!-- interop: sends over gRPC -->"
 END = "<!-- end -->"

@@ -33,16 +33,16 @@ def users_over_grpc(program: Command) -> dict[str, str]:
     with guarded_cluster(_RIGHTS, {TOPIC: 2}) as (server, _):
         command = [*_program_of_users(program, server), str(POLL_S)]
         return {
-            "user with every right": _report([*command, "alice", secret_of("alice"), "receive", "send"])[0],
-            "wrong secret": _refusal([*command, "alice", "guessed", "send"], _UNAUTHORIZED, _WRONG),
-            "unknown user": _refusal([*command, "mallory", "guessed", "send"], _UNAUTHORIZED, _WRONG),
-            "no right to send": _refusal(
+            "access: every right": _report([*command, "alice", secret_of("alice"), "receive", "send"])[0],
+            "access: wrong secret": _refusal([*command, "alice", "guessed", "send"], _UNAUTHORIZED, _WRONG),
+            "access: unknown user": _refusal([*command, "mallory", "guessed", "send"], _UNAUTHORIZED, _WRONG),
+            "access: no right to send": _refusal(
                 [*command, "reader", secret_of("reader"), "send"], _FORBIDDEN, f"produce '{TOPIC}'"
             ),
-            "no right to receive": _refusal(
+            "access: no right to receive": _refusal(
                 [*command, "writer", secret_of("writer"), "receive"], _FORBIDDEN, f"consume '{TOPIC}'"
             ),
-            "no right to the group": _refusal(
+            "access: no right to the group": _refusal(
                 [*command, "guest", secret_of("guest"), "receive"], _FORBIDDEN, f"groups '{TOPIC}-g'"
             ),
         }

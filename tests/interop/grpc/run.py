@@ -28,10 +28,10 @@ from tests.interop.servers import RLAB, Daemons, broker_of_rocketmq, free_port, 
 
 HERE = Path(__file__).parent
 PYTHON_PACKAGE, NODE_PACKAGE = "rocketmq-python-client==5.1.2", "rocketmq-client-nodejs@1.0.8"
-PYTHON, NODE = "Python 5.1.2 (gRPC)", "Node.js 1.0.8 (gRPC)"
+PYTHON, NODE = "Python 5.1.2", "Node.js 1.0.8"
 JAVA_VERSION = "5.2.0"
-JAVA, JAVA_TLS = f"Java {JAVA_VERSION} (gRPC)", f"Java {JAVA_VERSION} (gRPC, TLS)"
-GO, GO_TLS = "Go 5.1.3 (gRPC)", "Go 5.1.3 (gRPC, TLS)"
+JAVA, JAVA_TLS = f"Java {JAVA_VERSION}", f"Java {JAVA_VERSION}, TLS"
+GO, GO_TLS = "Go 5.1.3", "Go 5.1.3, TLS"
 PROXY_VERSION = "5.3.3"
 TIMEOUT_S = 900
 _OF_PROTOBUF = ("Duration", "Timestamp")
