@@ -39,14 +39,23 @@ class NamedOpaque(int):
     """The opaque number of a request that came as a call of another protocol, with the name of the call there.
 
     Such a protocol has the frames of several calls in one stream that cannot lose one of them.
+
+    Attributes:
+        outcomes: error codes that the translator of the call answers otherwise, so they do not refuse the call.
     """
 
     name: str
+    outcomes: tuple[int, ...] = ()
 
 
 def call_name(command: Command) -> str:
     """The name of a request in the protocol of its client; "" if that is the protocol of this project."""
     return command.opaque.name if isinstance(command.opaque, NamedOpaque) else ""
+
+
+def is_outcome(command: Command, code: int) -> bool:
+    """Whether an error code does not refuse the call that a request came as; see `NamedOpaque`."""
+    return isinstance(command.opaque, NamedOpaque) and code in command.opaque.outcomes
 
 
 class Reply(NamedTuple):

@@ -35,7 +35,7 @@ from model.access_limits import (
 from model.counted import plural
 from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated, RlabError, SystemBusy
 from remoting.codec import MsgpackDecoder
-from remoting.command import Command, short_text
+from remoting.command import Command, is_outcome, short_text
 from remoting.connection import Connection
 from remoting.overload.addresses import Addresses
 from remoting.request_code import RequestCode
@@ -384,7 +384,8 @@ class Gate:
                         "it, and some minutes longer: choose another one"
                     )
         except (NoPermission, ClientIdConflict, SystemBusy) as error:
-            self._report(connection, name, error)
+            if not is_outcome(request, error.code or 0):
+                self._report(connection, name, error)
             raise
 
     def _report(self, connection: Connection, user: str, error: RlabError) -> None:

@@ -306,6 +306,7 @@ class GrpcEdge:
         self._opaque += 1
         opaque = GrpcOpaque(self._opaque)
         opaque.call, opaque.rpc, opaque.request, opaque.name = call, rpc, translated, call.method
+        opaque.outcomes = translated.outcomes
         call.opaque = opaque
         return Command(REQUEST, translated.code, opaque, translated.header, translated.body)
 

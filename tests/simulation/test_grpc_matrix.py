@@ -210,6 +210,21 @@ def test_clients_of_two_users_over_one_connection_get_the_reason(simulate: Simul
     signed_over_one_connection(simulate, play)
 
 
+def test_a_producer_without_a_right_to_the_group_of_its_topic_starts_and_no_refusal_is_reported(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(client: GrpcClient, cluster: SimulatedCluster) -> None:
+        number = client.open("Telemetry", "c-no-group", **grpc_headers("no-group"))
+        publishing = MESSAGES["Publishing"](topics=[TOPIC])
+        answer = client.say(number, settings(proto.PRODUCER, publishing=publishing), end=False)
+        command = MESSAGES["TelemetryCommand"].FromString(await first_message(answer))
+        assert command.status.code == proto.OK
+        assert command.settings.publishing.topics[0].name == "orders"
+
+    signed_over_one_connection(simulate, play)
+    assert "refused" not in caplog.text
+
+
 def test_a_connection_whose_calls_are_not_signed_is_closed_after_five_seconds(simulate: Simulate) -> None:
     async def play(client: GrpcClient, cluster: SimulatedCluster) -> None:
         sent = send_of(message_of(topic="orders"))
