@@ -143,26 +143,26 @@ class Run:
         self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
 
     def run_grpc(self) -> None:
-        """The clients of RocketMQ 5 on our servers, and on RocketMQ's with its proxy."""
-        for name in self.chosen(*grpc.CLIENTS):
-            title, get = grpc.CLIENTS[name]
-            program = get(self._directory / name)
-            if program is None:
+        """The clients of RocketMQ 5 on our servers, and on RocketMQ's with its proxy, all at once on each."""
+        got = {name: grpc.CLIENTS[name][1](self._directory / name) for name in self.chosen(*grpc.CLIENTS)}
+        programs = {name: program for name, program in got.items() if program is not None}
+        differing = grpc.differing_fields(programs["py5"]) if "py5" in programs else ()
+        self.wrong += [f"{grpc.PYTHON} has another field: {each}" for each in differing]
+        for servers in self.chosen("ours", grpc.PROXY_VERSION):
+            endpoints = self._endpoints(servers)
+            if endpoints is None:
                 continue
-            if name == "py5":
-                self.wrong += [f"{title} has another field: {each}" for each in grpc.differing_fields(program)]
-            for servers in self.chosen("ours", grpc.PROXY_VERSION):
-                endpoints = self._endpoints(servers)
-                if endpoints is None:
-                    continue
-                found = grpc.features_over_grpc(program, endpoints, f"{name}-{servers[0]}")
-                where = OURS if servers == "ours" else f"RocketMQ {servers} with its proxy"
+            where = OURS if servers == "ours" else f"RocketMQ {servers} with its proxy"
+            with endpoints() as endpoint, ThreadPoolExecutor(AT_ONCE) as pool:
+                runs = {name: pool.submit(grpc.features_over_grpc, programs[name], endpoint, name) for name in programs}
+            for name, run in runs.items():
+                title, found = grpc.CLIENTS[name][0], run.result()
                 self.grpc.setdefault(where, {})[title] = found
-                say(f"{title} over gRPC on {where}: {tables.summary(found)}")
                 if servers == "ours":
-                    found |= users_over_grpc(program)
+                    found |= users_over_grpc(programs[name])
                     others = {feature: each for feature, each in found.items() if not each.startswith(("ok", IN_LOG))}
                     self.wrong += [f"{title}: {feature}: {each}" for feature, each in others.items()]
+                say(f"{title} over gRPC on {where}: {tables.summary(found)}")
 
     def run_grpc_speed(self) -> None:
         """Sends of the gRPC client for Java, to ours and to RocketMQ's with its proxy."""

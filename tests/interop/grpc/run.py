@@ -226,23 +226,26 @@ def _kind_of(field: Any) -> str:
     return str(field.type if field.message_type is None else field.message_type.name)
 
 
-def features_over_grpc(program: Command, servers: Endpoints, prefix: str) -> dict[str, str]:
-    """Run every feature of a client; name -> `ok` or what was wrong."""
+def features_over_grpc(program: Command, endpoint: Endpoint, prefix: str) -> dict[str, str]:
+    """Run every feature of a client, with topics that begin with a prefix; name -> `ok` or what was wrong."""
     listed = subprocess.run([*program, "127.0.0.1:1", prefix, "--list"], capture_output=True, text=True, check=True)
-    with servers() as endpoint:
-        for line in listed.stdout.splitlines():
-            endpoint.create(*line.split("\t"))
-        pause(2)  # until every route has them
-        done = subprocess.run(
-            [*program, endpoint.address, prefix, str(endpoint.poll_s), str(endpoint.retry_s)],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-            cwd=Path(program[-1]).parent,
-        )
-    rows = (line.split("\t") for line in done.stdout.splitlines() if line.startswith("feature\t"))
+    for line in listed.stdout.splitlines():
+        endpoint.create(*line.split("\t"))
+    pause(2)  # until every route has them
+    arguments = [endpoint.address, prefix, str(endpoint.poll_s), str(endpoint.retry_s)]
+    with tempfile.TemporaryFile("w+") as output:
+        command = [*program, *arguments]
+        with subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=Path(program[-1]).parent
+        ) as process:
+            try:
+                process.wait(TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        output.seek(0)
+        lines = output.read().splitlines()
+    rows = (line.split("\t") for line in lines if line.startswith("feature\t"))
     found = {name: outcome for _, name, outcome in rows}
     if len(found) < len(listed.stdout.splitlines()):
-        say(done.stdout[-500:] + done.stderr[-1500:])
+        say("\n".join(lines[-20:]))
     return found
