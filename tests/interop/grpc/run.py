@@ -232,20 +232,17 @@ def features_over_grpc(program: Command, endpoint: Endpoint, prefix: str) -> dic
     for line in listed.stdout.splitlines():
         endpoint.create(*line.split("\t"))
     pause(2)  # until every route has them
-    arguments = [endpoint.address, prefix, str(endpoint.poll_s), str(endpoint.retry_s)]
-    with tempfile.TemporaryFile("w+") as output:
-        command = [*program, *arguments]
-        with subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=Path(program[-1]).parent
-        ) as process:
+    command = [*program, endpoint.address, prefix, str(endpoint.poll_s), str(endpoint.retry_s)]
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=output, stderr=errors, cwd=Path(program[-1]).parent) as process:
             try:
                 process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
         output.seek(0)
-        lines = output.read().splitlines()
-    rows = (line.split("\t") for line in lines if line.startswith("feature\t"))
-    found = {name: outcome for _, name, outcome in rows}
-    if len(found) < len(listed.stdout.splitlines()):
-        say("\n".join(lines[-20:]))
+        rows = [line.split("\t") for line in output if line.startswith("feature\t")]
+        found = {name: outcome.strip() for _, name, outcome in rows}
+        if len(found) < len(listed.stdout.splitlines()):
+            errors.seek(0)
+            say(f"{prefix} ended after {len(found)} features: {errors.read()[-1500:]}")
     return found
