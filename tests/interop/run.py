@@ -52,8 +52,10 @@ from tests.interop.servers import (
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "grpc", "grpc-speed", "admin", "speed", "mixed", "failover", "junit")
-PARTS += ("outward", "life", "rates", "rights")
+PARTS = (
+    *("features", "grpc", "grpc-speed", "admin", "speed", "mixed", "failover", "junit", "outward", "life", "rates"),
+    "rights",
+)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"

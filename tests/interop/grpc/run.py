@@ -85,9 +85,8 @@ def node_client(directory: Path) -> Command | None:
 
 def _copied(suffix: str, directory: Path) -> str:
     """Copy the programs of a language; the path of that of the features."""
-    for name in ("users", "features"):
-        program = shutil.copy(HERE / f"{name}.{suffix}", directory / f"{name}.{suffix}")
-    return str(program)
+    shutil.copy(HERE / f"users.{suffix}", directory)
+    return str(shutil.copy(HERE / f"features.{suffix}", directory))
 
 
 def java_client(directory: Path, *, tls: bool) -> Command | None:
