@@ -329,8 +329,7 @@ class Gate:
         elif known is not None and known.principal.user.name != user.name:
             error = NoPermission("this connection belongs to another user: run its clients in separate processes")
         else:
-            connection_state = self._unauthenticated.get(connection)
-            if connection_state is not None:
+            if (connection_state := self._unauthenticated.get(connection)) is not None:
                 self._log_in(connection, connection_state, user.name, secret)
             return
         self._report(connection, access_key, error)

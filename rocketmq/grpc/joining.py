@@ -98,8 +98,8 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
         adopted = adopt(group_config[-1], pauses_ms, fifo=fifo)
         return [MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=adopted)]
 
-    # A client without settings never starts: that for Go waits for ever, that for Java until a time-out, and neither
-    # reports a refusal of them. With those of any group it starts, and reports the refusal of its first receive.
+    # Without settings clients do not start, and those for Go and Java do not report why they were refused. With the
+    # settings of any group they start, and report the refusal of the first receive.
     refusal = MESSAGES["TelemetryCommand"](settings=adopt(OWN_ATTEMPTS, (), fifo=False))
     return GrpcRequest(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer, refusal=refusal)
 
