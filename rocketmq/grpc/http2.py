@@ -61,7 +61,7 @@ _PREFIX_BYTES = 5
 _CONFIGURATION = H2Configuration(
     client_side=False, header_encoding="utf-8", validate_inbound_headers=False, validate_outbound_headers=False
 )
-"""Its checks of headers would take a sixth of a call; here names are looked up in a dict, and those sent are constant."""
+"""Its checks of headers take a sixth of a call; here names are looked up in a dict, and those sent are constant."""
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
