@@ -148,14 +148,22 @@ class Leases(Feature):
         lag = self._core.store.max_offset(topic_id, queue.queue_id) - offset
         note = {"client": client_id, "offset": offset, "n": lag, "detail": detail}
 
-        def record(failure: RlabError | None) -> None:
+        def record() -> None:
+            self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
+
+        self._record_once_kept(record)
+
+    def _record_once_kept(self, record: Callable[[], None]) -> None:
+        """Record an event now; of a set when every replica in sync has its change: before, the change may be lost."""
+
+        def committed(failure: RlabError | None) -> None:
             if failure is None:
-                self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
+                record()
 
         if self._core.barrier.replication is None:
-            record(None)
+            record()
         else:
-            self._core.barrier.after_commit(record)  # when every replica in sync has it: before, it may be lost
+            self._core.barrier.after_commit(committed)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store a committed offset; for POP, which keeps its commits elsewhere while it consumes a queue."""
@@ -190,7 +198,13 @@ class Leases(Feature):
         topic_id = self._topics.table.existing(queue.topic).topic_id
         lag = max(0, core.store.max_offset(topic_id, queue.queue_id) - lease.start)
         note = {"client": client_id, "version": lease.token, "offset": lease.start, "n": lag}
-        core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
+
+        def record() -> None:
+            # The end of a lease is recorded at once. A grant behind its own end would look as if it went on for ever.
+            if self.table.owner_of(group, queue) is lease:
+                core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
+
+        self._record_once_kept(record)
         core.barrier.metadata_changed()
         return lease
 

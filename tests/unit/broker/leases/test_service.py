@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from broker.store.message_store import MessageStore
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from remoting.request_code import RequestCode
+from tests.unit.broker.durability.test_replication import ReplicatorByHand
 from tests.unit.broker.harness import Peer, World, consumer, simulated
 from tests.unit.broker.leases.rooms import Rooms, open_rooms
 
@@ -110,6 +114,68 @@ def test_the_lease_of_an_owner_that_is_not_a_member_any_more_is_freed_at_the_sta
         assert rooms.leases.table.owner_of("g", Q) is None
         [event] = [event for event in rooms.core.events.remove_all() if event.kind == EventKind.LOCK_EXPIRED]
         assert (event.client, event.detail) == ("A", "restart")
+
+
+@dataclass
+class Grants:
+    """Grants and ends of leases of a broker that has another replica; `replicator` commits them."""
+
+    rooms: Rooms
+    replicator: ReplicatorByHand
+
+    def request(self, client_id: str) -> int:
+        """Request the queue; returns the token."""
+        lease = self.rooms.leases.request("g", Q, client_id, lambda: 0)
+        assert lease is not None
+        self.rooms.core.barrier.flush_now()
+        return lease.token
+
+    def release(self, client_id: str, token: int) -> None:
+        freed = self.rooms.leases.table.release("g", client_id, Q, token)
+        assert freed is not None
+        self.rooms.leases.queues_freed([freed], "", "unlock")
+        self.rooms.core.barrier.flush_now()
+
+    def recorded(self) -> list[tuple[str, str]]:
+        """Kind and client of the events since the last call."""
+        kinds = (EventKind.LOCK_GRANTED, EventKind.QUEUE_RELEASED)
+        return [(e.kind, e.client) for e in self.rooms.core.events.remove_all() if e.kind in kinds]
+
+
+@contextmanager
+def grants_of_a_set(directory: Path) -> Iterator[Grants]:
+    with open_rooms(directory) as rooms:
+        rooms.put_topic("t")
+        for client_id in "AB":
+            rooms.put_member(client_id, consumer("g"))
+        replicator = ReplicatorByHand()
+        rooms.core.barrier.replicate(replicator)
+        replicator.commit()
+        yield Grants(rooms, replicator)
+
+
+def test_a_grant_of_a_set_is_an_event_once_every_replica_in_sync_has_it(tmp_path: Path) -> None:
+    with grants_of_a_set(tmp_path) as grants:
+        grants.request("A")
+        assert grants.recorded() == []
+        grants.replicator.commit()
+        assert grants.recorded() == [("LOCK_GRANTED", "A")]
+
+
+def test_a_grant_that_the_next_master_may_not_have_is_no_event(tmp_path: Path) -> None:
+    with grants_of_a_set(tmp_path) as grants:
+        grants.request("A")
+        grants.replicator.end()
+        assert grants.recorded() == []
+
+
+def test_a_lease_of_a_set_that_ends_before_every_replica_has_it_leaves_no_grant_behind_its_end(tmp_path: Path) -> None:
+    with grants_of_a_set(tmp_path) as grants:
+        grants.release("A", grants.request("A"))
+        grants.request("B")
+        grants.request("B")  # confirmed
+        grants.replicator.commit()
+        assert grants.recorded() == [("QUEUE_RELEASED", "A"), ("LOCK_GRANTED", "B"), ("LOCK_GRANTED", "B")]
 
 
 def test_a_deleted_topic_takes_its_offsets_and_leases_along(tmp_path: Path) -> None:
