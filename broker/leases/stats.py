@@ -78,7 +78,7 @@ class GroupStatsHandlers(Feature):
             {
                 "client_id": member.client_id,
                 "address": None if (client := clients.get(member.connection)) is None else client.connection.peer,
-                "expires_in_s": member.expires_at - now,
+                "expires_in_s": member.leaves_at - now,
                 "consumer": member.data.to_wire(),
                 "sql": [each.topic for each in member.data.subscriptions if each.is_sql],
                 "suspended": member.data.suspended,

@@ -169,6 +169,8 @@ def _mode_now(info: GroupInfo, member: GroupMemberInfo) -> str:
 
 
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
+    from client.admin.expected_owners import describe_expiry
+
     pops = any(info.popped_by(member) for member in info.members)
     targets = [client_id for queue in info.queues for client_id in queue.targets]
     print_table(
@@ -190,7 +192,7 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
                 if member.strategy not in info.unknown_strategies and _mode(info, member).startswith("pull")
                 else None,
                 *([info.in_flight_of(member.client_id)] if pops else []),
-                f"{member.expires_in_s:.0f} s",
+                describe_expiry(member.expires_in_s),
             )
             for member in info.members
         ],
@@ -259,7 +261,7 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 def describe_silence(member: GroupMemberInfo) -> str:
     """The reports of brokers about a member that does not answer, as a clause."""
     at = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
-    return f"{member.client_id} does not answer ({at}); its session expires in {member.expires_in_s:.0f} s"
+    return f"{member.client_id} does not answer ({at})"
 
 
 def verdict(info: GroupInfo) -> str:

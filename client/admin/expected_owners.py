@@ -72,16 +72,24 @@ def merge_members(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]
 
 
 def absence_reason(member: MemberReport) -> str:
-    """Why a member seems dead at the broker that reports it, as a clause; "" if it does not.
+    """Why a member seems dead at the broker that reports it, and when it leaves there; "" if it does not seem so.
 
     An open connection proves little: a killed host or a cut network closes none. Members send heartbeats at least three
     times in a session, and pulls count as well, so a member that is silent for two intervals does not answer.
     """
+    leaves = f"it leaves in {describe_expiry(member.expires_in_s)} unless it comes back"
     if not member.address:
-        return "its connection is closed"
+        return f"its connection is closed, and {leaves}"
     session_s = member.consumer.session_timeout_s
     silent_s = session_s - member.expires_in_s
-    return f"no heartbeat for {silent_s:.0f} s" if silent_s > 2 * min(HEARTBEAT_INTERVAL_S, session_s / 3) else ""
+    is_silent = silent_s > 2 * min(HEARTBEAT_INTERVAL_S, session_s / 3)
+    return f"no heartbeat for {silent_s:.0f} s, and {leaves}" if is_silent else ""
+
+
+def describe_expiry(expires_in_s: float) -> str:
+    """The time until a member leaves; that of a closed connection is some tenths of a second."""
+    left_s = max(0.0, expires_in_s)
+    return f"{left_s:.1f} s" if left_s < 10 else f"{left_s:.0f} s"
 
 
 def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:

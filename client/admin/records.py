@@ -107,7 +107,9 @@ class GroupMemberInfo:
     strategy: str
     model: MessageModel
     consume_type: ConsumeType
-    expires_in_s: float  # until its session expires on the broker that received its last heartbeat
+    # Until it leaves the group unless it sends a heartbeat, at the broker that keeps it longest: until its session
+    # expires, or for a short time if its connection is closed.
+    expires_in_s: float
     queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
     brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
     suspended: bool = False  # whether it calls no listeners for now; see `PushConsumer.suspend`

@@ -7,6 +7,7 @@ import pytest
 from broker.store.message_store import MessageStore
 from model.errors import GroupNotExist, IllegalOperation
 from model.heartbeat import ConsumeFrom
+from model.limits import LEASE_CLOSE_GRACE_S
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, ask, consumer, operator, simulated, unpacked
 
@@ -35,6 +36,19 @@ async def test_the_members_of_a_group_are_shown_with_their_address_age_and_queue
     assert member["consumer"][0] == "g"
     with pytest.raises(GroupNotExist, match="nobody"):
         await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="nobody")
+
+
+@simulated
+async def test_a_member_whose_connection_has_closed_is_shown_with_the_time_until_it_leaves(world: World) -> None:
+    a, b = await operator(world), world.peer("b")
+    await b.heartbeat(consumer(session_timeout_s=120.0))
+    world.simulation.network.cut("b")
+    await world.sleep(0.1)
+    [member] = (await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="g"))["members"]
+    assert member["address"] is None
+    assert member["expires_in_s"] == pytest.approx(LEASE_CLOSE_GRACE_S - 0.1, abs=0.01)
+    await world.sleep(LEASE_CLOSE_GRACE_S)
+    assert (await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="g"))["members"] == []
 
 
 @simulated

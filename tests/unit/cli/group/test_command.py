@@ -210,6 +210,12 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
             replace(MOVING, queues=(), unreachable=("broker-b",)),
             "lag 0; converged; broker broker-b does not answer, so its queues are missing",
         ),
+        (
+            replace(
+                MOVING, queues=(), members=(replace(member("c@1"), away_at={"broker-a": "gone", "broker-b": "cut"}),)
+            ),
+            "lag 0; converged; c@1 does not answer (broker-a: gone, broker-b: cut)",
+        ),
     ],
 )
 def test_the_last_line_is_the_verdict(info: GroupInfo, text: str) -> None:

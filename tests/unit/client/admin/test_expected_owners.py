@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from client.admin.expected_owners import compute_expected_owners, group_info, merge_members, newest_assignment
 from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, QueueProgress
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
@@ -79,6 +81,15 @@ def test_members_are_put_together_from_what_every_broker_says() -> None:
     assert (one.client_id, one.brokers, one.queues) == ("c1", ("a", "b"), (queue("a", 1), queue("b", 0)))
     assert [subscription.topic for subscription in one.subscriptions] == ["t", "u"]
     assert (two.client_id, two.brokers, two.expires_in_s) == ("c2", ("b",), 100.0)
+
+
+def test_a_broker_that_misses_a_member_says_why_and_when_it_leaves_there() -> None:
+    silent, closed = member("c1", expires_in_s=40.0), replace(member("c1", expires_in_s=0.26), address="")
+    [merged] = merge_members([report("a", closed), report("b", silent), report("c", member("c1"))])
+    assert merged.away_at == {
+        "a": "its connection is closed, and it leaves in 0.3 s unless it comes back",
+        "b": "no heartbeat for 80 s, and it leaves in 40 s unless it comes back",
+    }
 
 
 def test_the_target_is_what_the_members_strategies_give_them() -> None:
