@@ -7,10 +7,13 @@ same everywhere.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
+from multiprocessing import active_children, get_context
 
 from testbed.simulation.engine.clocks import with_wrong_clocks
 from testbed.simulation.engine.draw import draw
@@ -47,14 +50,39 @@ def run_case(case: Case) -> Outcome:
 
 
 def sweep(cases: Sequence[Case], processes: int = 1, run: Callable[[Case], Outcome] = run_case) -> Iterator[Outcome]:
-    """Run cases, and yield their outcomes in the order of the cases; other processes get `run` as a pickle."""
+    """Run cases, and yield their outcomes in the order of the cases; other processes get `run` as a pickle.
+
+    Raises:
+        KeyboardInterrupt: a signal came; the processes have been terminated.
+    """
     if processes == 1:
         yield from map(run, cases)
         return
+    others = active_children()
+    chunk = max(1, min(_MAX_CHUNK, len(cases) // processes))
     # Spawned and not forked: the caller may have threads and an event loop.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
-        yield from pool.map(run, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
+        try:
+            yield from pool.map(partial(_run_stoppable, run), cases, chunksize=chunk)
+        except (KeyboardInterrupt, GeneratorExit):
+            for child in active_children():
+                if child not in others:
+                    child.terminate()  # the pool would wait for the cases that its processes have begun
+            raise
 
 
-def _be_quiet() -> None:
+def _prepare() -> None:
+    """Prepare a process of a sweep."""
     logging.disable(logging.CRITICAL)  # clients and brokers log errors all the time, because of the faults
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the whole sweep, which terminates its processes
+
+
+def _run_stoppable(run: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Run a case in a process of a sweep; SIGTERM ends the process, and no file of the case is left."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run(case)
+    except KeyboardInterrupt:
+        os._exit(1)  # as a result, it would only be the end of this case
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

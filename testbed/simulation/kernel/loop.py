@@ -58,6 +58,8 @@ MIN_CANCELLED_TIMERS = 50
 """Fewer stay among the timers until they are due."""
 MAX_TURNS = 200_000
 """Iterations at one instant before the simulation ends with an error: something calls itself, and time stands still."""
+MAX_TURNS_LEFT = 10_000
+"""Iterations of an interrupted simulation in which its tasks clean up; then it is left as it is."""
 _RESOLUTION_S = 1e-9
 """A timer that is due within this time is due, as in asyncio."""
 
@@ -109,6 +111,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Keeps the callbacks of hosts that stand still (`standstill.py`); None while no host does."""
     paused: StandingHosts | None = None
     """Knows the clocks of hosts that were paused; None while no host was."""
+    is_interrupted = False
+    """Whether a signal has ended the run."""
     _closed: bool
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
     _ready: deque[asyncio.Handle]
@@ -134,6 +138,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual clock of the current host, seconds."""
         return self.kernel.now_s if self.paused is None else self.kernel.now_s - self.paused.behind_s()
+
+    def interrupt(self) -> None:
+        """End the run with KeyboardInterrupt after the iteration that runs now; a signal handler may call it.
+
+        An error that is raised in the middle of a callback looks like a failure of the code that it hits: a task group
+        waits for its tasks first, and a consumer leaves its group. The world goes on then, and is judged.
+        """
+        self.is_interrupted = self._stopping = True
 
     def run_soon(self, handles: list[asyncio.Handle]) -> None:
         """Run callbacks that were kept, in their order."""
@@ -197,12 +209,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         ready, timers, kernel = self._ready, self.timers, self.kernel
         woken, booked = kernel.woken, kernel.booked
-        instant_s, turns = kernel.now_s, 0
+        instant_s, turns, max_turns = kernel.now_s, 0, MAX_TURNS_LEFT if self.is_interrupted else MAX_TURNS
         while True:
             turns += 1
-            if turns > MAX_TURNS:
+            if turns > max_turns:
                 raise SimulationDeadlock(
-                    f"the loop has made {MAX_TURNS} iterations at {kernel.now_s:.6f} s of virtual time, and goes on: "
+                    f"the loop has made {max_turns} iterations at {kernel.now_s:.6f} s of virtual time, and goes on: "
                     f"something is called again and again. Waiting:\n{waiting_tasks()}"
                 )
             while timers and timers[0][2]._cancelled:
@@ -214,7 +226,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                     files = [each for each in files if not self.holding.holds_file(each[0])]
                 if files:
                     self._process_events(files)
-            if kernel.now_s != instant_s:
+            if kernel.now_s != instant_s and not self.is_interrupted:
                 instant_s, turns = kernel.now_s, 0
             end_s = kernel.now_s + _RESOLUTION_S
             while timers and timers[0][0] < end_s:
@@ -229,9 +241,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
 
     def run_forever(self) -> None:
-        """Run until stopped, with cancellations in the same order in every run."""
+        """Run until stopped, with cancellations in the same order in every run.
+
+        Raises:
+            KeyboardInterrupt: `interrupt` was called. The next call lets the tasks clean up.
+        """
+        was_interrupted = self.is_interrupted
         with numbered_cancel_scopes(self._scope_numbers), only_asyncio():
             super().run_forever()
+        if self.is_interrupted and not was_interrupted:
+            raise KeyboardInterrupt
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Call `func` in this thread, now or `blocking_s` later; `executor` is ignored.

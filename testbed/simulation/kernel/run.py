@@ -21,11 +21,12 @@ import gc
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from testbed.simulation.kernel.loop import DEFAULT_LIMIT_S, VirtualLoop
 from testbed.simulation.kernel.network import DEFAULT_LATENCY_S, SimulatedNetwork
@@ -76,28 +77,29 @@ def run_simulation(
         SimulationDeadlock: `main` waits for something that cannot happen any more.
         SimulationTimeout: `main` was not done at the limit.
         ExceptionGroup: `main` succeeded, but callbacks or forgotten tasks failed, which asyncio would only log.
-        KeyboardInterrupt: a signal came, perhaps in the middle of a callback.
+        KeyboardInterrupt: a signal came.
         BaseException: An error of `main`. Each error has a note that says how to replay it.
     """
     reported: list[Exception] = []
     name = getattr(main, "__qualname__", repr(main))
     replay = f"run_simulation({name}, seed={seed}, latency_s={latency_s}, jitter_s={jitter_s}, limit_s={limit_s})"
+    signals = _Signals()
     try:
         with (
             _rare_collections(),
-            _interrupted_at_once(),
+            signals.handled(),
             asyncio.Runner(loop_factory=partial(VirtualLoop, limit_s=limit_s)) as runner,
         ):
             loop = runner.get_loop()
             assert isinstance(loop, VirtualLoop)
+            signals.loop = loop
             loop.set_exception_handler(lambda _, context: reported.append(_reported(context)))
             network = SimulatedNetwork(loop, Random(f"network {seed}"), latency_s=latency_s, jitter_s=jitter_s)
             simulation = Simulation(loop=loop, network=network, random=Random(seed), seed=seed)
             result = runner.run(_coroutine(main, simulation))
     except BaseException as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            # A signal left a callback in the middle, so other tasks could not be cancelled: nothing was found.
-            raise KeyboardInterrupt from error
+        if signals.received or isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error  # tasks did not end in time, or failed as they ended: nothing was found
         error.add_note(f"seed={seed}; replay with {replay}")
         for each in reported:
             error.add_note(f"before that: {each!r}")
@@ -157,26 +159,41 @@ class _Leftovers:
 _leftovers = _Leftovers()
 
 
-@contextlib.contextmanager
-def _interrupted_at_once() -> Generator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt at the place where it comes, as other signals do.
+class _Signals:
+    """The handler of Ctrl-C, and of each signal that raises KeyboardInterrupt too, while a simulation runs.
 
-    `asyncio.Runner` replaces Python's handler by one that cancels the main task. If that does not end, the run ends
-    as a deadlock, and a sweep would report the seed as failed and go on with the next one.
+    The first signal ends the loop between two callbacks, the second raises KeyboardInterrupt where it comes. Without
+    this, `asyncio.Runner` would handle Ctrl-C by a cancellation of the main task. If that does not end, the run ends as
+    a deadlock, and a sweep would report the seed as failed and go on with the next one.
     """
-    is_main_thread = threading.current_thread() is threading.main_thread()
-    if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    def __init__(self) -> None:
+        self.loop: VirtualLoop | None = None
+        self.received = False
 
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+    @contextlib.contextmanager
+    def handled(self) -> Generator[None]:
+        """Handle signals in the block, in the main thread, where Python calls handlers."""
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        numbers = [
+            number
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if is_main_thread and signal.getsignal(number) is signal.default_int_handler
+        ]
+        for number in numbers:
+            signal.signal(number, self._handle)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                signal.signal(number, signal.default_int_handler)
+
+    def _handle(self, _number: int, _frame: object) -> None:
+        if self.received or self.loop is None:
+            raise KeyboardInterrupt
+        self.received = True
+        warnings.simplefilter("ignore", RuntimeWarning)  # about coroutines that have not begun, when the process ends
+        self.loop.interrupt()
 
 
 async def _coroutine(main: Callable[[Simulation], Awaitable[T]], simulation: Simulation) -> T:

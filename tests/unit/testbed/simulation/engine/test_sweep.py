@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import tempfile
+from multiprocessing import active_children
+from pathlib import Path
+
+import anyio
 import pytest
 
 from model.errors import ConfigError
 from testbed.simulation.engine.draw import draw
+from testbed.simulation.engine.run import Outcome
 from testbed.simulation.engine.sweep import Case, run_case, sweep
 from testbed.simulation.engine.text import write_programme
+from testbed.simulation.kernel.loop import MAX_TIME_S
+from testbed.simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.selector import SimulationTimeout
 
 SHORT = """
 lasts_s = 10.0
@@ -48,3 +59,26 @@ def test_processes_that_hash_strings_differently_have_the_same_events(monkeypatc
     outcomes = list(sweep(cases, 4))
     assert outcomes == list(sweep(cases))
     assert len({outcome.digest for outcome in outcomes}) == 4
+
+
+def run_for_long(case: Case) -> Outcome:
+    """Interrupt the sweep, and run on; the file `text` shows that this came to its end."""
+
+    async def main(_: Simulation) -> None:
+        if case.seed == 0:
+            os.kill(os.getppid(), signal.SIGINT)
+        while True:  # noqa: ASYNC110 - for some seconds of real time
+            await anyio.sleep(1)
+
+    with tempfile.TemporaryDirectory(dir=case.text), pytest.raises(SimulationTimeout):
+        run_simulation(main, limit_s=MAX_TIME_S)
+    Path(case.text, "ended").touch()
+    raise AssertionError("the sweep waits for its cases")
+
+
+@pytest.mark.process
+def test_a_sweep_that_is_interrupted_ends_its_processes_in_the_middle_of_a_case(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        list(sweep([Case(seed=seed, text=str(tmp_path)) for seed in range(4)], 2, run_for_long))
+    assert active_children() == []
+    assert list(tmp_path.iterdir()) == [], "no case came to its end, and none left files"

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -169,26 +169,78 @@ def press_ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("interrupt", [raise_interrupt, press_ctrl_c])
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt, as in commands of `rlab`."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    signal.signal(signal.SIGTERM, before)
+
+
+async def checkpoint() -> None:
+    await anyio.lowlevel.checkpoint()
+
+
+async def wait_a_second() -> None:
+    await anyio.sleep(1)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("wait", [checkpoint, wait_a_second])
+@pytest.mark.parametrize("interrupt", [raise_interrupt, press_ctrl_c, terminate])
 def test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled(
-    monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
+    monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None], wait: Callable[[], Awaitable[None]]
 ) -> None:
     monkeypatch.setattr(loop, "MAX_TURNS", 500)
+    monkeypatch.setattr(loop, "MAX_TURNS_LEFT", 500)
+    waits = 0
 
     async def never_ends() -> None:
+        nonlocal waits
         while True:
+            waits += 1
             with contextlib.suppress(asyncio.CancelledError):
-                await anyio.lowlevel.checkpoint()
+                await wait()
 
     async def main(simulation: Simulation) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(never_ends)
             simulation.loop.call_soon(interrupt)
 
-    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run_simulation(main, limit_s=5_000)
+    assert waits < 1_000 or interrupt is raise_interrupt
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("interrupt", [press_ctrl_c, terminate])
+def test_a_signal_stops_a_simulation_whatever_the_code_does_with_errors_that_it_hits(
+    interrupt: Callable[[], None],
+) -> None:
+    async def main(simulation: Simulation) -> None:
+        with contextlib.suppress(BaseException):
+            interrupt()
+            await anyio.sleep(1)
+        await anyio.sleep(1)
+
     with pytest.raises(KeyboardInterrupt):
         run_simulation(main)
-    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_second_signal_ends_a_callback_that_does_not_return() -> None:
+    async def main(simulation: Simulation) -> None:
+        press_ctrl_c()
+        while True:
+            press_ctrl_c()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_simulation(main)
 
 
 def test_a_callback_that_fails_fails_the_simulation() -> None:
