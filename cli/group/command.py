@@ -169,7 +169,7 @@ def _mode_now(info: GroupInfo, member: GroupMemberInfo) -> str:
 
 
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
-    from client.admin.expected_owners import describe_expiry
+    from client.admin.records import describe_expiry
 
     pops = any(info.popped_by(member) for member in info.members)
     targets = [client_id for queue in info.queues for client_id in queue.targets]

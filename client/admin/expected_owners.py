@@ -26,6 +26,7 @@ from client.admin.records import (
     MemberReport,
     PoppedQueue,
     TopicModeInfo,
+    describe_expiry,
 )
 from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
@@ -84,12 +85,6 @@ def absence_reason(member: MemberReport) -> str:
     silent_s = session_s - member.expires_in_s
     is_silent = silent_s > 2 * min(HEARTBEAT_INTERVAL_S, session_s / 3)
     return f"no heartbeat for {silent_s:.0f} s, and {leaves}" if is_silent else ""
-
-
-def describe_expiry(expires_in_s: float) -> str:
-    """The time until a member leaves; that of a closed connection is some tenths of a second."""
-    left_s = max(0.0, expires_in_s)
-    return f"{left_s:.1f} s" if left_s < 10 else f"{left_s:.0f} s"
 
 
 def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:

@@ -97,6 +97,12 @@ class GroupSummary:
     brokers: tuple[str, ...]  # names of the brokers that know it, sorted
 
 
+def describe_expiry(expires_in_s: float) -> str:
+    """The time until a member leaves, for texts; after its connection was closed, only tenths of a second are left."""
+    left_s = max(0.0, expires_in_s)
+    return f"{left_s:.1f} s" if left_s < 10 else f"{left_s:.0f} s"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberInfo:
     """One member of a group, merged from the reports of all brokers."""
@@ -107,9 +113,7 @@ class GroupMemberInfo:
     strategy: str
     model: MessageModel
     consume_type: ConsumeType
-    # Until it leaves the group unless it sends a heartbeat, at the broker that keeps it longest: until its session
-    # expires, or for a short time if its connection is closed.
-    expires_in_s: float
+    expires_in_s: float  # until it leaves unless it sends a heartbeat, at the broker that keeps it longest
     queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
     brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
     suspended: bool = False  # whether it calls no listeners for now; see `PushConsumer.suspend`
