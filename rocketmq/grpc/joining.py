@@ -4,9 +4,9 @@ RocketMQ: ClientActivity, GrpcClientSettingsManager.
 
 A client sends its settings over a stream that stays open as long as the client runs. The answer has settings that the
 client adopts: the number and the pauses of its retries, and the longest message. A consumer is a member of its group
-from its first heartbeat on, with the subscriptions of its settings, or, after a restart of the broker, of its last
-receives. A producer answers checks of transactions, over the same stream. So does a consumer that an operator has
-consume one message, or asks for the stacks of its threads (`broker/groups/relay.py`).
+from its settings on, with their subscriptions; after a restart of the broker, from its first heartbeat after a receive,
+with the subscriptions of its receives. A producer answers checks of transactions, over the same stream. So does a
+consumer that an operator has consume one message, or asks for the stacks of its threads (`broker/groups/relay.py`).
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
     group = required_group(client_settings.subscription.group)
     filters = {each.topic.name: to_expression(each.expression) for each in client_settings.subscription.subscriptions}
     connection.record_subscriptions(call, group, filters)
+    if filters:
+        # A new group begins now. RocketMQ's clients send the first heartbeat and the first receive a second later, and
+        # the messages of this second, after the start of a consumer has returned, would lie before its beginning.
+        joining = _member_heartbeat(connection, client_id_of(call), group)
+        connection.send_own_request(RequestCode.HEART_BEAT, {}, joining)
 
     settings.subscription.CopyFrom(client_settings.subscription)
     settings.subscription.receive_batch_size = MAX_POP_BATCH
@@ -114,9 +119,18 @@ def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcR
         return _answer_after_heartbeat(connection, client_id, response(status=status(proto.OK)))
     _check_client_type(request.client_type)
     group = required_group(request.group)
-    filters = connection.groups.get(client_id, {}).get(group)
-    if not filters:
+    if not connection.groups.get(client_id, {}).get(group):
         return _answer_after_health_check(response(status=status(proto.OK)))
+
+    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
+        return [response(status=status(proto.OK))]
+
+    return GrpcRequest(RequestCode.HEART_BEAT, {}, _member_heartbeat(connection, client_id, group), answer)
+
+
+def _member_heartbeat(connection: GrpcConnection, client_id: str, group: str) -> bytes:
+    """The heartbeat of a consumer with the subscriptions that the edge knows."""
+    filters = connection.groups[client_id][group]
     member = ConsumerData(
         group=group,
         consume_type=ConsumeType.POP,
@@ -128,11 +142,8 @@ def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcR
         leaseless=True,
     )
     heartbeat_data = HeartbeatData(client_id=client_id, consumers=(member,), producer_groups=(), checkers=())
-
-    def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
-        return [response(status=status(proto.OK))]
-
-    return GrpcRequest(RequestCode.HEART_BEAT, {}, msgpack.packb(heartbeat_data.to_wire()), answer)
+    packed: bytes = msgpack.packb(heartbeat_data.to_wire())
+    return packed
 
 
 def _producer_settings(connection: GrpcConnection, client_id: str, topics: Sequence[str], settings: Any) -> GrpcRequest:

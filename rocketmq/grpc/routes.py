@@ -50,12 +50,19 @@ def _query(code: RequestCode, request: Any) -> GrpcRequest:
         types: dict[str, int] = route.get("message_types", {})
         addresses = _masters(route)
         queues = [
-            _queue(topic, name, addresses[name], queue_id, permission, types.get(name, 0))
+            (queue_id, name, permission)
             for name, read, write, perm in route["queues"]
             if name in addresses
             for queue_id, permission in _permissions(read, write, perm)
         ]
-        return [MESSAGES["QueryRouteResponse"](status=status(proto.OK), message_queues=queues)]
+        # The brokers in turns: a client repeats a failed send at the next queue of the list, three times at most, and
+        # with four queues of one broker in a row all of them would go to a broker that is dead.
+        queues.sort()
+        found = [
+            _queue(topic, name, addresses[name], queue_id, permission, types.get(name, 0))
+            for queue_id, name, permission in queues
+        ]
+        return [MESSAGES["QueryRouteResponse"](status=status(proto.OK), message_queues=found)]
 
     return GrpcRequest(code, {"topic": topic}, None, answer)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import pytest
 
 from model.topic_route import MessageType
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES
-from rocketmq.grpc.routes import to_endpoints
+from rocketmq.grpc.routes import query_name_server, to_endpoints
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 
@@ -34,6 +35,15 @@ async def test_a_name_server_names_the_queues_with_their_brokers_address_and_typ
     assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("t", "broker-a", 0)
     assert (queue.broker.endpoints.scheme, address.host, address.port) == (proto.IPV4, "10.0.0.1", 10911)
     assert list(queue.accept_message_types) == [proto.NORMAL, proto.FIFO, proto.DELAY, proto.TRANSACTION]
+
+
+def test_the_brokers_of_a_route_take_turns_so_that_a_failed_send_is_repeated_at_another_one() -> None:
+    brokers = [["c", f"broker-{letter}", [[0, f"10.0.0.{n}:10911"]]] for n, letter in enumerate("ba")]
+    route = {"brokers": brokers, "queues": [["broker-b", 2, 2, 6], ["broker-a", 3, 3, 6]]}
+    given: Any = None
+    [found] = query_name_server(given, given, route_of("t")).answer({}, msgpack.packb(route), 0)
+    names = [f"{queue.broker.name}:{queue.id}" for queue in found.message_queues]
+    assert names == ["broker-a:0", "broker-b:0", "broker-a:1", "broker-b:1", "broker-a:2"]
 
 
 @pytest.mark.parametrize(
