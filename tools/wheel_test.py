@@ -5,7 +5,8 @@
     3. Use it, installed from the wheel, from the source archive and by pipx, in a project with packages broker, client,
        model and cli of its own (`tests/process/of_a_user.py`).
     4. Type every command of the README, the tutorial and docs/howto/ into a shell, in a folder outside of this
-       checkout, with the wheel and its extra `test` installed, and compare each output as a whole.
+       checkout, with the wheel, its extras `test` and `grpc` and RocketMQ's client for Python installed, and compare
+       each output as a whole.
     5. Run the tests, with their names moved like the packages, where only the wheel is found, not this checkout.
 
 The tests of the repository itself are left out: its style, its pages, its history.
@@ -55,6 +56,8 @@ markers =
     tcp
     process
 """
+STOCK_CLIENT = "rocketmq-python-client==5.1.2"
+"""RocketMQ's client of docs/howto/test-a-rocketmq-5-application.md."""
 BESIDE_THE_TESTS = (
     *("docs", "examples", "tools", "CHANGELOG.md", "Dockerfile", "README.md", "constraints.txt", "docker-compose.yml"),
 )
@@ -158,7 +161,7 @@ def _check_installs() -> Path:
 def _type_pages(wheel: Path) -> None:
     """Follow the pages as their readers do."""
     python = _environment("typed")
-    _install(python, "-c", ROOT / "constraints.txt", f"{wheel}[test]")
+    _install(python, "-c", ROOT / "constraints.txt", f"{wheel}[test,grpc]", STOCK_CLIENT)
     with tempfile.TemporaryDirectory(prefix="rlab-typed-") as name:
         folder = Path(name)
         write_tests(folder, TYPED)

@@ -41,6 +41,7 @@ SHOWN_ADDRESS = "127.0.0.1:9876"
 SETUP = {
     *("make setup", "python3 -m venv .venv", ". .venv/bin/activate"),
     "pip install '../rebalance-lab[test]'",
+    "pip install '../rebalance-lab[test,grpc]' rocketmq-python-client",
 }
 """What has been done when these tests run."""
 TYPED = "TYPE_COMMANDS" in os.environ

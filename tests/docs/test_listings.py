@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.listings import Cluster, Reader, blocks_of, missing, running_cluster, steps_of
-from tests.docs.pages import ROOT
+from testbed.cluster.control.remote import BlockingCluster
+from tests.docs.listings import TYPED, Cluster, Reader, blocks_of, missing, running_cluster, steps_of
+from tests.docs.pages import ROOT, text_of
 
+OF_A_REGISTRY = "docs/howto/test-a-rocketmq-5-application.md"
+"""A page that needs RocketMQ's client for Python. It is typed by `make wheel-test`, which installs that."""
 GUIDES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "howto").glob("*.md"))
 
 
@@ -30,9 +35,23 @@ def reader(cluster: Cluster, tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.process
 @pytest.mark.tcp
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", *GUIDES])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", *(each for each in GUIDES if TYPED or each != OF_A_REGISTRY)]
+)
 def test_anyone_who_follows_a_page_sees_what_it_shows(reader: Reader, page: str) -> None:
     reader.follow(page)
+
+
+def test_the_calls_of_a_page_that_only_make_wheel_test_types_are_those_of_a_cluster() -> None:
+    calls = set()
+    for block in blocks_of(OF_A_REGISTRY):
+        if block.language == "python":
+            for node in ast.walk(ast.parse(block.text, block.title)):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cluster":
+                    calls.add(node.attr)
+    calls |= set(re.findall(r"`cluster\.(\w+)", text_of(OF_A_REGISTRY)))
+    assert len(calls) >= 7
+    assert {each for each in calls - {"name_server"} if not hasattr(BlockingCluster, each)} == set()
 
 
 @pytest.mark.parametrize("page", ["docs/tutorial.md", *GUIDES])

@@ -38,6 +38,20 @@ def test_the_next_one_finds_the_cluster_whole(rlab_cluster):
     assert rlab_cluster.blocking.faults() == []
 
 
+def test_nobody_waits_for_a_fault_that_hits_nothing(rlab_cluster, rlab_topic, rlab_group):
+    cluster = rlab_cluster.blocking
+    cluster.create_group(rlab_group, rlab_topic, retry_delays_s=[1], max_attempts=3)
+    assert {each["committed"] for each in cluster.group(rlab_group)["queues"]} == {0}
+    with pytest.raises(Exception, match="a group has no setting 'pause'; there are retry_delays_s"):
+        cluster.create_group(rlab_group, rlab_topic, pause=1)
+    with cluster.drop("HEART_BEAT", group=rlab_group) as fault:
+        with pytest.raises(AssertionError, match="has hit 0 times instead of 1 within 0.1 s"):
+            fault.hit(timeout_s=0.1)
+        process = cluster.add_consumer(rlab_group, rlab_topic)
+        fault.hit()
+        cluster.kill(process)
+
+
 @pytest.mark.anyio
 async def test_nobody_forgets_an_await(rlab_cluster):
     with pytest.raises(TypeError, match="use `async with` for the fault drop"):

@@ -25,7 +25,7 @@ from testbed.cluster.control.plane import BARRIERS, PROCESS_VERBS, Document, Pla
 
 NOT_IN_TIME = 504
 """Status of a barrier that was not reached; the body lists the conditions that are not met."""
-_FAULT = "do, client, group, peer, code, direction, share, one_in, n, for_s, by_s, jitter_s, rate, end, at"
+_FAULT = "do, client, group, peer, code, rpc, direction, share, one_in, n, for_s, by_s, jitter_s, rate, end, at"
 
 
 class Route(NamedTuple):
@@ -56,6 +56,10 @@ async def _topics(plane: Plane, request: web.Request) -> Document:
 
 async def _create(plane: Plane, request: web.Request) -> Document:
     return await plane.create_topic(await json_body(request))
+
+
+async def _create_group(plane: Plane, request: web.Request) -> Document:
+    return await plane.create_group(await json_body(request))
 
 
 async def _groups(plane: Plane, request: web.Request) -> Document:
@@ -96,6 +100,12 @@ ROUTES = (
     Route("GET", "/v1/topics", "The names of all topics.", _topics),
     Route("POST", "/v1/topics", "Create a topic, or scale it: topic, queues on each broker.", _create),
     Route("GET", "/v1/groups", "Every group.", _groups),
+    Route(
+        "POST",
+        "/v1/groups",
+        "Create a group that begins with the first message of topic: group, topic, retry_delays_s, max_attempts, fifo.",
+        _create_group,
+    ),
     Route("GET", "/v1/groups/{group}", "A group: members, version; for each queue owner, target, lag.", _group),
     Route(
         "GET",

@@ -20,6 +20,7 @@ from client.admin.records import GroupInfo
 from model.errors import InvalidParameter, RlabError
 from model.events import Event
 from model.limits import CONTROL_POLL_S, MAX_CONTROL_EVENTS, MAX_CONTROL_WAIT_S
+from model.offset_reset import ResetTo
 from remoting.command import short_text
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control import barriers
@@ -32,6 +33,7 @@ _DONE = {"kill": "kill", "crash": "kill", "pause": "pause", "resume": "go on", "
 """Verb of a process -> action of the test bed; `crash` is the word of `rlab sim` for `kill`."""
 PROCESS_VERBS = (*_DONE, "restart")
 BARRIERS = ("stable", "owns", "consumed", "gone", "passes")
+_GROUP_SETTINGS = ("retry_delays_s", "max_attempts", "fifo")
 _REBALANCES = 10
 
 Document = dict[str, Any]
@@ -89,6 +91,25 @@ class Plane:
         else:
             await self._admin.create_topic(topic, queues)
         return {"topic": topic, "queues": queues}
+
+    async def create_group(self, document: Mapping[str, Any]) -> Document:
+        """Create a group that begins with the first message of a topic, or let one begin there again; set its settings.
+
+        Raises: RlabError. Cancellation: some brokers may have it.
+        """
+        group, topic = _text(document, "group"), _text(document, "topic")
+        settings = {name: value for name, value in document.items() if name not in ("group", "topic")}
+        wrong = [name for name in settings if name not in _GROUP_SETTINGS]
+        if wrong:
+            known = ", ".join(_GROUP_SETTINGS)
+            raise InvalidParameter(f"a group has no setting {short_text(wrong[0])}; there are {known}")
+        delays_s = settings.pop("retry_delays_s", None)
+        if delays_s is not None:
+            settings["retry_delays_ms"] = _milliseconds("retry_delays_s", delays_s)
+        if settings:
+            await self._admin.set_group(group, **settings, create=True)
+        await self._admin.reset_offsets(group, topic, ResetTo.earliest(), create=True)
+        return {"group": group, "topic": topic}
 
     async def groups(self) -> Document:
         """Every group, with its number of members. Raises: RlabError. Cancellation: harmless."""
@@ -254,6 +275,13 @@ def _text(document: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidParameter(f"{name} is missing, or not a text")
     return value
+
+
+def _milliseconds(name: str, seconds: Any) -> list[int]:
+    is_list = isinstance(seconds, list | tuple)
+    if not is_list or not all(type(each) in (int, float) and math.isfinite(each) for each in seconds):
+        raise InvalidParameter(f"{name} must be a list of numbers, such as [1, 2.5], got {short_text(str(seconds))}")
+    return [round(each * 1000) for each in seconds]
 
 
 def _number(given: Mapping[str, str], name: str, default: float) -> float:

@@ -114,6 +114,16 @@ class RemoteCluster(FaultVerbs[FaultToBegin], Barriers[Awaitable[float]]):
         """
         await asyncio.to_thread(self.blocking.create_topic, topic, queues)
 
+    async def create_group(self, group: str, topic: str, **settings: Any) -> None:
+        """Create a group that begins with the first message of a topic.
+
+        A group that exists begins there again, and its members too. `settings` are `retry_delays_s`, the pauses before
+        the retries of a failed message, as a list; `max_attempts`, the retries before it is a dead letter; and `fifo`.
+
+        Cancellation: it is created nevertheless.
+        """
+        await asyncio.to_thread(self.blocking.create_group, group, topic, **settings)
+
     async def group(self, group: str) -> dict[str, Any]:
         """A group: its members, version, lag, and for each queue its owner, target and lag. Cancellation: harmless."""
         return await asyncio.to_thread(self.blocking.group, group)
@@ -232,6 +242,10 @@ class BlockingCluster(FaultVerbs[BlockingFault], Barriers[float]):
     def create_topic(self, topic: str, queues: int = 4) -> None:
         """Create a topic with this number of queues on each broker, or scale the topic to it."""
         self.ask("POST", "/v1/topics", {"topic": topic, "queues": queues})
+
+    def create_group(self, group: str, topic: str, **settings: Any) -> None:
+        """Create a group that begins with the first message of a topic; see `RemoteCluster.create_group`."""
+        self.ask("POST", "/v1/groups", {"group": group, "topic": topic, **settings})
 
     def group(self, group: str) -> dict[str, Any]:
         """A group: its members, version, lag, and for each queue its owner, target and lag."""

@@ -8,6 +8,8 @@ run of pytest, so it imports no other module of the project.
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator
@@ -17,6 +19,10 @@ FaultHandle = TypeVar("FaultHandle")
 """A fault: `FaultToBegin`, which is awaited, or `BlockingFault`."""
 BarrierResult = TypeVar("BarrierResult")
 """The result of a barrier: the seconds that it took, or an awaitable of them."""
+
+
+_LOOK_EVERY_S = 0.05
+_NOT_HIT = "fault {} has hit {} times instead of {} within {:g} s"
 
 
 class NotReached(AssertionError):
@@ -147,6 +153,22 @@ class BegunFault:
         """How often it has hit a connection or a request; 0 once it has ended. Cancellation: harmless."""
         return next((each["done"] for each in await self._cluster.faults() if each["id"] == self._id), 0)
 
+    async def hit(self, times: int = 1, *, timeout_s: float = 10.0) -> None:
+        """Wait until it has hit a connection or a request this often. It must not end before, as one with `n` may.
+
+        Raises:
+            NotReached: it did not in time.
+
+        Cancellation: harmless.
+        """
+        import anyio  # late: most runs of pytest wait for no fault
+
+        end = anyio.current_time() + timeout_s
+        while (done := await self.done()) < times:
+            if anyio.current_time() >= end:
+                raise NotReached(_NOT_HIT.format(self._id, done, times, timeout_s))
+            await anyio.sleep(_LOOK_EVERY_S)
+
 
 class FaultToBegin:
     """A fault that begins when it is awaited; with `async with` it begins before the block, and ends with it."""
@@ -230,3 +252,11 @@ class BlockingFault:
     def done(self) -> int:
         """How often it has hit a connection or a request; 0 once it has ended."""
         return next((each["done"] for each in self._cluster.faults() if each["id"] == self._id), 0)
+
+    def hit(self, times: int = 1, *, timeout_s: float = 10.0) -> None:
+        """Wait until it has hit a connection or a request this often; see `BegunFault.hit`. Raises: NotReached."""
+        end = time.perf_counter() + timeout_s
+        while (done := self.done()) < times:
+            if time.perf_counter() >= end:
+                raise NotReached(_NOT_HIT.format(self._id, done, times, timeout_s))
+            threading.Event().wait(_LOOK_EVERY_S)

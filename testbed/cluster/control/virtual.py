@@ -130,6 +130,16 @@ class VirtualCluster(FaultVerbs[FaultToBegin], Barriers[Awaitable[float]]):
         """
         await self._plane.create_topic({"topic": topic, "queues": queues})
 
+    async def create_group(self, group: str, topic: str, **settings: Any) -> None:
+        """Create a group that begins with the first message of a topic; see `RemoteCluster.create_group`.
+
+        Raises:
+            RlabError: a broker does not answer, or refuses the request.
+
+        Cancellation: some brokers may have the group.
+        """
+        await self._plane.create_group({"group": group, "topic": topic, **settings})
+
     async def group(self, group: str) -> dict[str, Any]:
         """A group: its members, version, lag, and for each queue its owner, target and lag.
 

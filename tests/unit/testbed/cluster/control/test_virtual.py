@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from model.errors import InvalidParameter
+from client.admin.admin import Admin
+from model.errors import InvalidParameter, TopicNotExist
 from testbed.cluster.control.remote import BlockingCluster, RemoteCluster
 from testbed.cluster.control.verbs import NotReached
 from testbed.cluster.control.virtual import VirtualCluster
@@ -62,6 +63,48 @@ def test_faults_barriers_and_processes_are_those_of_a_real_cluster(rlab_simulate
         "pause broker-b",
         "drop code=HEART_BEAT",
     ]
+
+
+def test_a_test_waits_until_a_fault_has_hit(rlab_simulate: Run) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("orders", queues=2)
+        async with cluster.drop("HEART_BEAT") as fault:
+            with pytest.raises(NotReached, match="fault 1 has hit 0 times instead of 1 within 5 s"):
+                await fault.hit(timeout_s=5)
+            await cluster.simulated.start_consumer("billing", "orders")
+            await fault.hit(2, timeout_s=30)
+            assert await fault.done() >= 2
+
+    rlab_simulate(scenario, seed=3)
+
+
+def test_a_group_that_is_created_begins_with_the_first_message_and_has_its_settings(rlab_simulate: Run) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("orders", queues=2)
+        producer = await cluster.simulated.start_producer()
+        await producer.send_many("orders", 10)
+        await cluster.create_group("billing", "orders", retry_delays_s=[0.5, 2], max_attempts=3, fifo=True)
+        billing = await cluster.simulated.start_consumer("billing", "orders")  # its own start is the end
+        await cluster.consumed("billing")
+        assert len(set(billing.bodies)) == 10
+        await cluster.create_group("billing", "orders")
+        await cluster.consumed("billing")
+        assert len(billing.bodies) == 20, "it begins again"
+        async with Admin(cluster.simulated.addresses) as admin:
+            settings = (await admin.group("billing")).settings["broker-b"]
+        assert (settings.retry_delays_ms, settings.max_attempts, settings.fifo) == ((500, 2_000), 3, True)
+        wrong: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("no setting.*there are retry_delays_s, max_attempts, fifo", {"pause": 1}),
+            ("must be a list of numbers", {"retry_delays_s": 1}),
+            ("must be a list of numbers", {"retry_delays_s": [float("nan")]}),
+        )
+        for text, given in wrong:
+            with pytest.raises(InvalidParameter, match=text):
+                await cluster.create_group("billing", "orders", **given)
+        with pytest.raises(TopicNotExist):
+            await cluster.create_group("billing", "others")
+
+    rlab_simulate(scenario, seed=3)
 
 
 def test_a_seed_repeats_a_run_with_faults(rlab_simulate: Run) -> None:
