@@ -1,9 +1,10 @@
 """The rows of a group: the owner, the target and the lag of each queue, and why owner and target differ. Pure.
 
-    rows_of(info)           ->  {"orders@broker-a:3": ["orders@broker-a:3", "c1", ["c2"], 17, 4, "c1 still ..."]}
+    rows_of(info)           ->  {"orders@broker-a:3": ["orders@broker-a:3", "c1", ["c2"], 17, 4, "c1 still ...", None]}
     changed_rows(before, now)    ->  the rows to send to a page
 
-A row is [queue, owner, targets, lag, messages in flight, why the owner is not the target].
+A row is [queue, owner, targets, lag, messages in flight, why the owner is not the target, holders]. A queue whose
+messages are shared has no owner. It has holders instead: [[client id, its messages in flight], ...].
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 
 from client.admin.records import GroupInfo, QueueProgress
 from model.heartbeat import ConsumeType
+from model.names import retry_topic
 
 Row = list[Any]
-LAG, IN_FLIGHT = 3, 4
-"""Indexes in a row of values that change with every message, and are sent less often than the others."""
+LAG, IN_FLIGHT, WHY, HOLDERS = 3, 4, 5, 6
+"""Indexes in a row; lag, messages in flight and holders change with every message, and are sent less often."""
 
 
 def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupInfo:
@@ -34,6 +36,8 @@ def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupIn
 def rows_of(info: GroupInfo) -> dict[str, Row]:
     """Return the rows of a group by queue."""
     popped = {each.queue: each.in_flight for each in info.popped_queues}
+    holders = {each.queue: [list(of) for of in each.in_flight_of.items()] for each in info.popped_queues}
+    shared = _shared_topics(info)
     why = _OwnerExplainer(info)
     return {
         str(each.queue): [
@@ -43,12 +47,21 @@ def rows_of(info: GroupInfo) -> dict[str, Row]:
             each.lag,
             popped.get(each.queue, each.in_flight),
             why.of(each),
+            holders.get(each.queue, []) if each.owner is None and each.queue.topic in shared else None,
         ]
         for each in info.queues
     } | {
-        str(queue): [str(queue), None, [], None, None, f"{info.away[queue.broker_name].why}: it is away"]
+        str(queue): [str(queue), None, [], None, None, f"{info.away[queue.broker_name].why}: it is away", None]
         for queue in info.absent_queues
     }
+
+
+def _shared_topics(info: GroupInfo) -> frozenset[str]:
+    """Topics whose messages are shared, instead of their queues; a retry topic if every member shares messages."""
+    topics = {topic for member in info.members for topic in info.popped_by(member)}
+    if info.members and all(info.mode_of(member) == "pop" for member in info.members):
+        topics.add(retry_topic(info.group))
+    return frozenset(topics)
 
 
 class _OwnerExplainer:
@@ -60,7 +73,7 @@ class _OwnerExplainer:
         self._away = frozenset(info.unreachable)
         self._stranded = frozenset(info.stranded)
         self._off = frozenset(info.switched_off)
-        self._popped = {topic for member in info.members for topic in info.popped_by(member)}
+        self._popped = _shared_topics(info)
 
     def of(self, progress: QueueProgress) -> str:
         """Return a sentence without its full stop; empty if nothing is wrong."""
@@ -117,7 +130,7 @@ def changed_rows(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: b
 
 
 def _plain(row: Row) -> Row:
-    return row[:LAG] + row[IN_FLIGHT + 1 :]
+    return [*row[:LAG], row[WHY], row[HOLDERS] is None]
 
 
 def removed_queues(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:

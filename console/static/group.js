@@ -14,7 +14,8 @@ const MOST_REBALANCES = 100;
 const MOST_MOVES = 50;
 const REDRAW_MS = 250;
 const REBALANCES = ["=time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"];
-const MEMBERS = ["client id", "address", "mode", "strategy", ">queues", "state"];
+const MEMBERS = ["client id", "address", "mode", "strategy", ">queues", ">in flight", "state"];
+const HOLDERS = 6; // in a row; null where a queue has an owner
 
 export function groupView(view, name) {
   fill(
@@ -43,6 +44,7 @@ class GroupView {
     this.state = null;
     this.trouble = "";
     this.memberList = [];
+    this.met = new Map();
     this.moment = null;
     this.chosen = this.query.get("rebalance");
     this.problem = h("p", { class: "problem", hidden: true });
@@ -58,19 +60,29 @@ class GroupView {
     this.members = table(MEMBERS, [], "Members");
     this.memberRows = new LiveList(this.members.querySelector("tbody"));
     this.matrix = new Matrix((client) => this.placeOf(client));
+    this.heading = h("h2", {});
+    // A group whose members share messages, and whose queues never had an owner, has no such parts.
+    this.ofOwners = [
+      h("h2", {}, "Over time"),
+      h("p", { class: "hint" }, "A strip for each queue, in the colour of its owner. Triangles and dotted lines are causes of rebalances; a thin red line is a queue without an owner. Click or use the slider to go back to a moment."),
+      this.timelineBox,
+      h("h2", {}, "Rebalances"),
+      this.rebalanceCount,
+    ];
+    const [overTime, strips, timelineBox, rebalances, rebalanceCount] = this.ofOwners;
     this.known = h(
       "div",
       {},
       this.tiles,
-      h("h2", {}, "Who owns which queue"),
+      this.heading,
       this.moved,
       this.matrix.element,
-      h("h2", {}, "Over time"),
-      h("p", { class: "hint" }, "A strip for each queue, in the colour of its owner. Triangles and dotted lines are causes of rebalances; a thin red line is a queue without an owner. Click or use the slider to go back to a moment."),
+      overTime,
+      strips,
       this.legend,
-      this.timelineBox,
-      h("h2", {}, "Rebalances"),
-      this.rebalanceCount,
+      timelineBox,
+      rebalances,
+      rebalanceCount,
       this.rebalances,
       this.moves,
       h("h2", {}, "Members"),
@@ -108,9 +120,9 @@ class GroupView {
   placeOf(client) {
     const found = this.places.get(client);
     if (found !== undefined || this.places.size) return found ?? UNKNOWN;
-    let sum = 0; // without a trace
-    for (const char of client) sum = (sum * 31 + char.charCodeAt(0)) % 997;
-    return sum;
+    // Without a trace of owners: in the order in which this page has met them.
+    if (!this.met.has(client)) this.met.set(client, this.met.size);
+    return this.met.get(client);
   }
 
   load(found) {
@@ -160,12 +172,20 @@ class GroupView {
       this.memberList = news.member_list;
       this.onMembers(this.memberList.map((each) => each.id));
     }
-    if (news.clients || news.member_list) this.drawMembers();
+    const isShared = this.isShared();
+    for (const each of this.ofOwners) each.hidden = isShared && !this.history.queues.length;
+    setText(this.heading, isShared ? "Who has messages of which queue" : "Who owns which queue");
+    if (news.clients || news.member_list || (news.rows && isShared)) this.drawMembers();
     if (this.sorted.length !== this.rows.size || (news.gone || []).length) this.sorted = inNameOrder(this.rows.keys());
     if (news.rows || news.gone || news.queues) this.updateTimeline();
     if (this.moment === null || news.queues || news.changes) this.drawMatrix();
     this.drawTiles();
     this.timeline.redraw();
+  }
+
+  // Whether the members share messages, so that no queue has an owner.
+  isShared() {
+    return this.rows.size > 0 && [...this.rows.values()].every((row) => row[HOLDERS]);
   }
 
   updateTimeline() {
@@ -186,7 +206,8 @@ class GroupView {
   drawMatrix() {
     const members = this.memberList.map((each) => each.id);
     if (this.moment === null) {
-      setText(this.moved, "Now, as the brokers report twice a second.");
+      const shared = "Members share single messages, so queues have no owners: a number is the messages that a member has and has not acknowledged.";
+      setText(this.moved, this.isShared() ? shared : "Now, as the brokers report twice a second.");
       this.matrix.show(this.sorted.map((name) => this.rows.get(name)), members);
       return;
     }
@@ -195,7 +216,7 @@ class GroupView {
       const name = this.history.queues[queue];
       const owner = this.timeline.ownerOf(queue, this.moment);
       const client = owner === NONE ? null : owner === UNKNOWN ? this.rows.get(name)[1] : this.history.clients[owner];
-      return [name, client, null, undefined, undefined, ""];
+      return [name, client, null, undefined, undefined, "", null];
     });
     const owners = [...new Set(rows.map((row) => row[1]).filter((owner) => owner !== null))].sort();
     this.matrix.show(rows, owners);
@@ -205,16 +226,18 @@ class GroupView {
     const state = this.state;
     const rows = [...this.rows.values()];
     const lag = rows.reduce((sum, row) => sum + (row[3] || 0), 0);
-    const alone = rows.filter((row) => row[1] === null).length;
+    const alone = rows.filter((row) => row[1] === null && !row[HOLDERS]).length;
+    const flight = rows.reduce((sum, row) => sum + (row[4] || 0), 0);
+    const isShared = this.isShared();
     const tile = (value, label, kind) => h("li", { class: "tile" }, h("b", { class: kind }, value), h("span", {}, label));
     const values = state
       ? [
           [number(state.members), plural(state.members, "member")],
           [number(rows.length), plural(rows.length, "queue")],
-          [state.away.length ? "not all" : state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced && !state.away.length ? "good" : "warn"],
-          [number(alone), `${plural(alone, "queue")} without an owner`, alone ? "bad" : null],
+          !isShared && [state.away.length ? "not all" : state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced && !state.away.length ? "good" : "warn"],
+          isShared ? [number(flight), `${plural(flight, "message")} in flight`] : [number(alone), `${plural(alone, "queue")} without an owner`, alone ? "bad" : null],
           [number(lag), `${plural(lag, "message")} of lag`],
-        ]
+        ].filter(Boolean)
       : [["–", "no broker reports the group"]];
     const key = JSON.stringify(values);
     if (key === this.tilesKey) return;
@@ -244,10 +267,16 @@ class GroupView {
         return [id, `${place} ${isChosen}`, () => h("li", {}, h("button", { type: "button", "aria-pressed": String(isChosen), title: id, onclick: choose }, h("i", { class: swatchClass(place) }), shortName(id)))];
       }),
     );
+    const held = new Map();
+    for (const row of this.rows.values()) {
+      for (const [client, count] of row[HOLDERS] || []) held.set(client, (held.get(client) || 0) + count);
+    }
     this.memberRows.show(
       this.memberList.map((each) => {
         const state = () => (each.silent || each.suspended ? h("span", { class: "warn" }, each.silent ? "does not answer" : "suspended") : "consumes");
-        return [each.id, JSON.stringify(each), () => tableRow(MEMBERS, [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), state()])];
+        const flight = each.mode === "pull" ? "–" : number(held.get(each.id) || 0);
+        const values = [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), flight];
+        return [each.id, `${flight} ${JSON.stringify(each)}`, () => tableRow(MEMBERS, [...values, state()])];
       }),
     );
   }

@@ -1,5 +1,6 @@
 // The rows of a group. Only visible rows are in the page, so a thousand queues scroll like ten. Beside them is a grid
-// with a column for each consumer: a filled cell is the owner, an outlined cell the target.
+// with a column for each consumer: a filled cell is the owner, an outlined cell the target. A queue whose messages are
+// shared has no owner; there every consumer that has messages of it has a filled cell.
 
 import { colours, prepared } from "/static/pictures/canvas.js";
 import { h, number, setText, shortName } from "/static/pictures/dom.js";
@@ -10,11 +11,15 @@ const IN_ORDER_MS = 300;
 const MIN_GRID = 90; // for the head above it
 const narrow = matchMedia("(max-width: 700px)");
 
+function inFlight(holders, nameOf) {
+  return holders.map(([client, count]) => `${nameOf(client)}: ${number(count)}`).join(", ");
+}
+
 export class Matrix {
   // placeOf(client) -> its index among the names, which determines its colour
   constructor(placeOf) {
     this.placeOf = placeOf;
-    this.rows = []; // [queue, owner, targets, lag, in flight, why]
+    this.rows = []; // [queue, owner, targets, lag, in flight, why, holders]
     this.members = [];
     this.pool = []; // row n of the pool shows the places with place % pool.length == n
     this.frame = 0;
@@ -127,20 +132,21 @@ export class Matrix {
     row.key = key;
     row.element.hidden = data === undefined;
     if (data === undefined) return;
-    const [queue, owner, targets, lag, flight, why] = data;
+    const [queue, owner, targets, lag, flight, why, holders] = data;
     row.element.style.transform = `translateY(${place * height}px)`;
     row.element.setAttribute("aria-rowindex", String(place + 2));
     row.element.dataset.queue = queue;
     row.element.dataset.owner = owner === null ? "" : owner;
     const settled = targets === null || (targets.length === 1 && targets[0] === owner) || (targets.length === 0 && owner === null);
     row.element.classList.toggle("off", !settled);
+    row.element.classList.toggle("shared", Boolean(holders));
     setText(row.queue, queue);
     row.queue.title = queue;
     row.swatch.className = swatch;
-    setText(row.ownerName, owner === null ? "none" : shortName(owner));
-    row.ownerName.className = owner === null ? "bad" : "";
-    row.owner.title = owner === null ? "" : owner;
-    setText(row.target, targets === null ? "" : settled ? "✓" : targets.map(shortName).join(", ") || "none");
+    setText(row.ownerName, owner !== null ? shortName(owner) : holders ? inFlight(holders, shortName) || "shared" : "none");
+    row.ownerName.className = owner !== null ? "" : holders ? "soft" : "bad";
+    row.owner.title = owner !== null ? owner : inFlight(holders || [], String);
+    setText(row.target, targets === null || holders ? "" : settled ? "✓" : targets.map(shortName).join(", ") || "none");
     row.target.title = targets === null ? "" : targets.join(", ");
     setText(row.lag, lag === undefined ? "" : number(lag));
     setText(row.flight, flight === undefined ? "" : number(flight));
@@ -164,12 +170,13 @@ export class Matrix {
     const last = Math.min(this.rows.length, Math.ceil((top + boxHeight) / height));
     for (let place = Math.floor(top / height); place < last; place += 1) {
       const y = place * height - top;
-      const [, owner, targets] = this.rows[place];
+      const [, owner, targets, , , , holders] = this.rows[place];
       context.fillStyle = palette.line;
       context.fillRect(0, y + height - 1, width, 1);
-      if (owner !== null && placeIn.has(owner)) {
-        context.fillStyle = brush(context, this.placeOf(owner));
-        context.fillRect(placeIn.get(owner) * wide, y + 2, Math.max(2, wide - 1), height - 5);
+      for (const client of holders ? holders.map(([holder]) => holder) : [owner]) {
+        if (client === null || !placeIn.has(client)) continue;
+        context.fillStyle = brush(context, this.placeOf(client));
+        context.fillRect(placeIn.get(client) * wide, y + 2, Math.max(2, wide - 1), height - 5);
       }
       for (const target of targets || []) {
         if (target === owner || !placeIn.has(target)) continue;

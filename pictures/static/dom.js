@@ -92,8 +92,11 @@ export function dateAndClock(ms) {
   return `${at.getUTCFullYear()}-${pad(at.getUTCMonth() + 1)}-${pad(at.getUTCDate())} ${clock(ms, 3)}`;
 }
 
-// The instance name in a client id, which people choose.
+// The instance name in a client id, which people choose. Clients that speak gRPC choose theirs themselves: it is host,
+// process, number and time, of which process and number are kept.
 export function shortName(client) {
   if (client === null || client === undefined) return "none";
+  const parts = client.split("@");
+  if (parts.length === 4) return `${parts[1]}@${parts[2]}`;
   return client.slice(client.indexOf("@") + 1) || client;
 }

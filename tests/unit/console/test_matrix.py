@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
-from console.matrix import changed_rows, members_of, removed_queues, rows_of, with_progress
+from client.admin.records import GroupInfo, GroupMemberInfo, PoppedQueue, QueueProgress
+from console.matrix import HOLDERS, WHY, changed_rows, members_of, removed_queues, rows_of, with_progress
 from model.absent_broker import Absence, AbsentBroker
 from model.group_settings import GroupSettings
 from model.heartbeat import ConsumeType, MessageModel
@@ -56,7 +56,35 @@ C1, C2 = member("c1"), member("c2")
 def test_a_row_has_the_owner_the_target_the_lag_and_what_is_in_flight() -> None:
     info = group(progress("c1", "c1", in_flight=3), C1)
 
-    assert rows_of(info) == {"t@b:0": ["t@b:0", "c1", ["c1"], 8, 3, ""]}
+    assert rows_of(info) == {"t@b:0": ["t@b:0", "c1", ["c1"], 8, 3, "", None]}
+
+
+def test_a_queue_whose_messages_are_shared_has_holders_instead_of_an_owner() -> None:
+    popper = member("c2", consume_type=ConsumeType.POP)
+    popped = PoppedQueue(
+        queue=QUEUE,
+        first_unended=12,
+        next_offset=15,
+        in_flight=3,
+        to_come_again=0,
+        oldest_ms=1.0,
+        next_visible_ms=2.0,
+        most_attempts=1,
+        handing_over=False,
+        in_flight_of={"c2": 2, "c3": 1},
+    )
+    retries = replace(progress(None), queue=MessageQueue("%RETRY%g", "b", 0), max_offset=12)
+    info = group(progress(None), popper, member("c3", consume_type=ConsumeType.POP), popped_queues=(popped,))
+    info = replace(info, queues=(*info.queues, retries))
+    assert rows_of(info) == {
+        "t@b:0": ["t@b:0", None, [], 8, 3, "", [["c2", 2], ["c3", 1]]],
+        "%RETRY%g@b:0": ["%RETRY%g@b:0", None, [], 0, None, "", []],
+    }
+    mixed = group(progress("c1", "c1"), C1, popper)
+    assert rows_of(mixed)["t@b:0"][HOLDERS] is None, "a member that pulls owns it"
+    before, now = rows_of(info), rows_of(replace(info, popped_queues=()))
+    assert changed_rows(before, now, counts=False) == [], "holders are counts"
+    assert changed_rows(before, now, counts=True) == [now["t@b:0"]]
 
 
 def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> None:
@@ -68,7 +96,7 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
         absent_queues=(MessageQueue("t", "b2", 0),),
     )
     why = "broker b2 at h:1 was silent without unregistering: it is away"
-    assert rows_of(info)["t@b2:0"] == ["t@b2:0", None, [], None, None, why]
+    assert rows_of(info)["t@b2:0"] == ["t@b2:0", None, [], None, None, why, None]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +123,7 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
     ],
 )
 def test_a_queue_that_is_not_where_it_belongs_says_why(info: GroupInfo, why: str) -> None:
-    assert rows_of(info)["t@b:0"][-1] == why
+    assert rows_of(info)["t@b:0"][WHY] == why
 
 
 def test_newer_owners_keep_the_targets_that_are_known() -> None:
@@ -105,9 +133,9 @@ def test_newer_owners_keep_the_targets_that_are_known() -> None:
 
 
 def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_reported() -> None:
-    before = {"q": ["q", "c1", ["c1"], 1, 0, ""]}
-    counted = {"q": ["q", "c1", ["c1"], 2, 1, ""]}
-    moved = {"q": ["q", "c2", ["c1"], 1, 0, ""]}
+    before = {"q": ["q", "c1", ["c1"], 1, 0, "", None]}
+    counted = {"q": ["q", "c1", ["c1"], 2, 1, "", None]}
+    moved = {"q": ["q", "c2", ["c1"], 1, 0, "", None]}
 
     assert changed_rows(before, counted, counts=False) == []
     assert changed_rows(before, counted, counts=True) == [counted["q"]]
