@@ -38,7 +38,7 @@ STYLE = frozenset(f"tests/unit/test_{name}.py" for name in ("prose", "rooms", "s
 
 
 class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Every test by itself to whoever is idle, except those that share what takes seconds to make.
+    """Sends each test by itself to an idle process, except those that share objects which take seconds to make.
 
     Those of `tests/spark` share Spark's session; those in its `drivers` start Java machines of their own, and share
     what is in their file; those of the style share the parsed sources. Marks of `xdist_group` would say the same, but
@@ -50,6 +50,15 @@ class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
         if file.startswith("tests/spark/"):
             return file if "/drivers/" in file else "spark"
         return "style" if file in STYLE else nodeid
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget what has ended: after each test xdist counts all that it remembers of the process."""
+        nodeid = self.registered_collections[node][item_index]
+        assigned, scope = self.assigned_work[node], self._split_scope(nodeid)
+        assigned[scope][nodeid] = True
+        if all(assigned[scope].values()):
+            del assigned[scope]
+        self._reschedule(node)
 
 
 TEMPORARY = pytest.StashKey[Path]()

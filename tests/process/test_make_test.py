@@ -7,9 +7,12 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
+from xdist.remote import Producer
 
 from tests import temporary_files
 from tests.docs.pages import ROOT
@@ -73,6 +76,45 @@ def test_what_make_check_runs_is_beside_or_among_the_tests() -> None:
     assert words[:4] == ["$(BIN)/python", "-m", "pytest", "-q"]
     assert all((ROOT / path).is_file() for path in words[4:])
     assert {"tests/unit/test_tidy.py", "tests/unit/test_rooms.py"} <= set(words[4:]), "they run lint-imports"
+
+
+class OneProcess:
+    """A process of xdist that runs what it is sent, in order."""
+
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.gateway = SimpleNamespace(id="gw")
+        self.sent: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.sent += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_each_test_is_sent_once_and_forgotten_when_it_has_ended(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "tx", ["2*popen"])
+    tests = [f"tests/spark/test_a.py::test_{n}" for n in range(3)] + [
+        f"tests/unit/test_b.py::test_{n}" for n in range(9)
+    ]
+    scheduler = pytestconfig.hook.pytest_xdist_make_scheduler(config=pytestconfig, log=Producer("test", enabled=False))
+    processes: Any = [OneProcess(), OneProcess()]
+    for process in processes:
+        scheduler.add_node(process)
+        scheduler.add_node_collection(process, tests)
+    scheduler.schedule()
+    ran: list[int] = []
+    while waiting := [process for process in processes if process.sent]:
+        for process in waiting:
+            ran.append(process.sent.pop(0))
+            scheduler.mark_test_complete(process, ran[-1])
+            assert all(False in each.values() for each in scheduler.assigned_work[process].values())
+    assert sorted(ran) == [*range(len(tests))]
+    assert all(process.shutting_down for process in processes)
 
 
 def test_a_report_of_a_bug_asks_for_what_the_tools_say() -> None:
