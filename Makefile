@@ -129,7 +129,7 @@ soak: $(STAMP) ## half an hour of load and kills with real processes (SOAK_ARGS=
 attack: $(STAMP) ## attack a real broker, and measure how late its client is answered (ATTACK_ARGS="--only flood")
 	@$(BIN)/python -m testbed.attack.run $(ATTACK_ARGS)
 
-mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
+mutants: $(STAMP) ## plant bugs in the real code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants
 
 clocks: $(STAMP) ## 1,000 simulated programmes, half of them with wrong clocks: no tool accuses anybody, and bugs are still named

@@ -2,7 +2,7 @@
 
     channel = Channel("3f9a")
     channel.publish(b"...")                  # id "3f9a-1"
-    channel.after("3f9a-1")                  # the updates since; None if they are not kept any more, or of another run
+    channel.after("3f9a-1")                  # the updates since; None if they are no longer kept, or of another run
 
 Every page reads from its own position, so a slow page costs no memory: once it lags behind the kept updates, it has to
 load the whole document again.

@@ -134,5 +134,5 @@ def _plain(row: Row) -> Row:
 
 
 def removed_queues(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
-    """Return the queues that do not exist any more."""
+    """Return the queues that no longer exist."""
     return [name for name in before if name not in now]

@@ -186,7 +186,7 @@ class Watcher:
     # --- polls -------------------------------------------------------------------------------------------------------
 
     async def _poll_group(self, group: str, subject: Subject) -> None:
-        """Poll the owners often and the whole group rarely, until no page is open any more."""
+        """Poll the owners often and the whole group rarely, until the last page is closed."""
         loop = asyncio.get_running_loop()
         group_due = earliest = counts_due = 0.0
         while self._groups.get(group) is subject and (subject.pages or loop.time() < subject.left_at + IDLE_S):

@@ -2,7 +2,7 @@
 
     python examples/simulated_hour.py
 
-The name servers, brokers, producer and consumers are the shipped ones. The clock is simulated: it jumps to the next
+The name servers, brokers, producer and consumers are the real ones. The clock is simulated: it jumps to the next
 timer whenever nothing is left to do. The network is simulated too, with the faults that are injected here. One seed
 decides every random choice, so a run that shows something odd can be repeated until it is understood.
 """

@@ -48,7 +48,7 @@ _STATS = {HELD_PULLS: "held_pulls", HELD_POPS: "held_pops", POPPED: "pop_message
 
 
 def readiness_problem(broker: Broker) -> str:
-    """Return why clients cannot use the broker fully yet, or any more; "" if they can."""
+    """Return why clients cannot use the broker fully, not yet or no longer; "" if they can."""
     if not broker.topics.registration.known_by:
         return "no name server has accepted its registration yet"
     if broker.store.reserve.is_missing:

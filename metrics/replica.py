@@ -28,7 +28,7 @@ from replica.host import Role, RunningReplica
 
 
 def replica_readiness_problem(replica: RunningReplica) -> str:
-    """Return why a replica is not ready yet, or not any more; "" if it is ready."""
+    """Return why a replica is not ready yet, or no longer ready; "" if it is ready."""
     if replica.running is not None:
         return readiness_problem(replica.running.broker)
     return "" if replica.role is Role.FOLLOWING else "it waits for the register of its set"

@@ -287,7 +287,7 @@ class LeaseLost(NegativeAnswer):
 
 
 class StageLost(NegativeAnswer):
-    """A commit of a sink names messages that are not staged here any more; nothing was published: retry the batch."""
+    """A commit of a sink names messages that are no longer staged here; nothing was published: retry the batch."""
 
     code = ResponseCode.STAGE_LOST
 

@@ -181,7 +181,7 @@ class ConsumerData:
         Raises:
             InvalidParameter: an illegal name, or a value out of range.
             TypeError, ValueError: the value has another form; `HeartbeatData.from_wire` turns that into
-            `InvalidParameter`.
+                `InvalidParameter`.
         """
         group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
         check_group(group)

@@ -275,8 +275,9 @@ def stored_row(
 def was_written(new: ReplicaSet, expected_version: int, read: ReplicaSet | None) -> bool:
     """Whether a row that was read after a write without an answer is the written one.
 
-    If it is not, the write was lost, or has no effect any more. A register of an earlier version leaves `stopped_epoch`
-    out. Two changes that differ in nothing else make the same replica the master, which may begin after either.
+    If it is not, the write was lost, or no longer has an effect. A register of an earlier version leaves
+    `stopped_epoch` out. Two changes that differ in nothing else make the same replica the master, which may begin
+    after either.
     """
     if read is None:
         return False

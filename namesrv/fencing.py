@@ -75,7 +75,7 @@ def check_claim(new: BrokerRegistration, live: Iterable[BrokerRegistration], las
     is_of_last = last is not None and last.set_id == new.set_id and new.broker_id == MASTER_ID
     if last is not None and is_of_last and new.epoch < last.epoch:
         raise NotMaster(
-            f"broker {new.broker_name!r} at {new.address} is not the master any more: its epoch {new.epoch} ended with "
+            f"broker {new.broker_name!r} at {new.address} is no longer the master: its epoch {new.epoch} ended with "
             f"epoch {last.epoch}, whose master is {last.address}",
             last.address,
             last.epoch,

@@ -38,7 +38,7 @@ def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def leftovers(parent: Path) -> list[Path]:
-    """Find the folders of clusters of this user that no process uses any more."""
+    """Find the folders of clusters of this user that processes no longer use."""
     return [folder for folder in sorted(parent.glob(f"{PREFIX}*")) if _is_left(folder)]
 
 

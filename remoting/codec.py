@@ -186,7 +186,7 @@ class FrameUnpacker:
 
         Raises:
             ValueError, TypeError, OverflowError, msgpack.UnpackException: the frame is not one msgpack value; call
-            `reset` next.
+                `reset` next.
         """
         self._unpacker.feed(frame)
         fields = self._unpacker.unpack()

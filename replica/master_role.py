@@ -113,7 +113,7 @@ class MasterRole:
                 await membership.wait_changed()
                 self.sender.saw(membership.row)
             events.emit(EventKind.MASTER_DEPOSED, broker=row.name, n=self.epoch, detail=str(membership.row))
-            logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
+            logger.warning("%s: this replica is no longer the master: %s", row.name, membership.row)
 
     async def _leave_a_failing_disk(self, broker: Broker) -> None:
         """Hand over when the disk of this replica fails or hangs and another replica is in sync, so its disk works.
@@ -147,7 +147,7 @@ class MasterRole:
         return self.sender
 
     def _deposed(self, row: ReplicaSet | None) -> None:
-        """Read the register, because this replica is not the master any more; `row` is the newest known row."""
+        """Read the register, because this replica is no longer the master; `row` is the newest known row."""
         if row is not None:
             self._membership.saw(row)
         self._membership.poll_now()

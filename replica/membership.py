@@ -262,7 +262,7 @@ class Membership:
         """Keep the row up to date.
 
         Raises:
-            ConfigError: this replica is not a member any more, or another process has taken its place.
+            ConfigError: this replica is no longer a member, or another process has taken its place.
 
         Cancellation: it ends.
         """

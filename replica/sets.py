@@ -228,7 +228,7 @@ def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int, leaves: bool =
 
 
 def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answers: bool) -> ReplicaSet:
-    """Make a replica the master because an operator asks for it; the old master is not in sync any more.
+    """Make a replica the master because an operator asks for it; the old master is no longer in sync.
 
     A replica that was not in sync becomes the only one in sync: others may have messages that it lacks, and cut them.
     The old master may still serve, so `stopped_epoch` stays lower than its epoch: the new one waits before it begins.
@@ -255,7 +255,7 @@ def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answe
 
 
 def begun(row: ReplicaSet, replica_id: int, *, epoch: int) -> ReplicaSet:
-    """Record that no earlier master serves any more: the master of this epoch has waited for that, and begins.
+    """Record that earlier masters no longer serve: the master of this epoch has waited for that, and begins.
 
     Returns the row unchanged if the replica is not the master of this epoch: another change was faster.
     """

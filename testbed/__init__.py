@@ -1,7 +1,7 @@
 """The testbed runs clusters in order to test, measure or show them. No server imports it.
 
 load/        consumers that join and leave, and producers of numbered messages, on any cluster
-simulation/  shipped servers and clients in virtual time, with faults
+simulation/  the real servers and clients in virtual time, with faults
 cluster/     clusters of child processes, their consumers and their control plane
 swarm/       the load in one process or several, with checks of its messages and its group
 demo/        the life of a group on an embedded cluster

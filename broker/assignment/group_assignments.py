@@ -109,7 +109,7 @@ class GroupAssignments:
             if self._n_modes >= MAX_REQUEST_MODES:
                 raise SystemBusy(
                     f"this broker knows {MAX_REQUEST_MODES} groups and topics with a mode already: delete groups that "
-                    "are not needed any more"
+                    "are no longer needed"
                 )
             self._n_modes += 1
         of_group[topic] = mode

@@ -4,7 +4,7 @@
 transaction. `group_commit.py` lets those writes share a sync (`FlushMode.SYNC`). `metadata.py` is the small state; it
 knows no room: each declares its own tables, and changes their rows through `Table`. `metadata_file.py` is its SQLite
 file, which a replica keeps equal to its master's by changes (`changes.py`) and snapshots (`snapshot.py`).
-`lock_watch.py` stops a broker whose directory is not locked any more.
+`lock_watch.py` stops a broker whose directory is no longer locked.
 
 A broker with other replicas also waits for these: `replication.py` keeps written flushes until they are committed,
 `replicator.py` is the interface of their sender, and `serving.py` refuses requests while that is impossible.

@@ -135,12 +135,12 @@ class WriteBarrier:
         self.replication.begin(self._end)
 
     def refusal_of_parked(self) -> RlabError | None:
-        """Why a request that has waited here is refused now: this broker may not be the master any more."""
+        """Why a request that has waited here is refused now: this broker may no longer be the master."""
         return None if self.replication is None else self.replication.refusal_of_parked()
 
     def _end(self, error: NotMaster) -> None:
         """End all writes: this broker is no longer the master, and from here on the new master's log may differ."""
-        logger.warning("nothing is written any more, because this broker is not the master: %s", error)
+        logger.warning("this broker no longer writes, because it is not the master: %s", error)
         self._commit_changes = lambda: error
 
     async def wait_committed(self, timeout_s: float) -> bool:

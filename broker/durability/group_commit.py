@@ -5,7 +5,7 @@ One sync runs at a time, in a thread. A write that arrives while it runs waits f
     wait a    sync 1 begins
     wait b    wait c
     sync 1 ends: a is called back; b and c wait for a's next message, or half as long as sync 1 took; sync 2 begins
-    sync 2 fails: b and c get the error, and so does every write since: nothing is durable any more
+    sync 2 fails: b and c get the error, and so does every write since: nothing more becomes durable
 
 Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends its
 messages while the other's sync runs, so each sync serves half of them, and all wait for two. The wait is for the

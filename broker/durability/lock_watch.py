@@ -16,7 +16,7 @@ async def watch_lock(store: MessageStore, metadata: MetadataStore) -> NoReturn:
     """Look at the lock every second, for as long as it is held; after that nothing is written to the directory.
 
     Raises:
-        StoreLockLost: it is not held any more; the broker has to stop.
+        StoreLockLost: it is no longer held; the broker has to stop.
 
     Cancellation: harmless.
     """

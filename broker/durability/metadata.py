@@ -86,7 +86,7 @@ class MetadataStore(MetadataFile):
         self._must_sync = True
 
     def refuse_commits(self, refusal: RlabError) -> None:
-        """Commit nothing any more, because the file may be another broker's now; each commit raises this error."""
+        """Commit nothing from now on, because the file may be another broker's now; each commit raises this error."""
         self._refusal = refusal
 
     def commit(self) -> None:

@@ -25,8 +25,8 @@ class Replicator(ABC):
     def begin(self, on_committed: Callable[[int], None], on_ended: Callable[[NotMaster], None]) -> None:
         """Keep the two functions; called once, before the first offer.
 
-        `on_committed(n)`: the flush n and all before it are committed, for good. `on_ended(error)`: this broker is not
-        the master any more; nothing is committed after it, and the broker has to be replaced by a new one.
+        `on_committed(n)`: the flush n and all before it are committed, for good. `on_ended(error)`: this broker is no
+        longer the master; nothing is committed after it, and the broker has to be replaced by a new one.
         """
 
     @abstractmethod

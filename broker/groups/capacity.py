@@ -83,7 +83,7 @@ class GroupCapacity:
             raise SystemBusy(
                 f"the members of group {info.group!r} subscribe to {len(info.topic_sets)} different sets of topics, "
                 f"whose names have {info.listed_bytes} bytes, at most {MAX_LISTED_TOPIC_BYTES}: a member list could "
-                "not be sent any more. Subscribe to the same topics, or in another group"
+                "no longer be sent. Subscribe to the same topics, or in another group"
             )
 
     def add(self, info: ConsumerGroupInfo, data: ConsumerData, sharer: int = 0) -> None:

@@ -131,7 +131,7 @@ class QueueLeases:
         return sorted(self._held)
 
     def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> FreedLease | None:
-        """Release a queue; None if the caller does not hold it under this token any more."""
+        """Release a queue; None if the caller no longer holds it under this token."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is None or not lease.held or lease.owner != client_id or lease.token != token:
             return None
@@ -193,7 +193,7 @@ class QueueLeases:
                     self._not_held(group, queue, lease)
 
     def forget_group(self, group: str) -> None:
-        """Drop every lease of a group that is deleted: no token of it is valid any more."""
+        """Drop every lease of a group that is deleted: its tokens are no longer valid."""
         for queue, lease in self._leases.pop(group, {}).items():
             if lease.held:
                 self._not_held(group, queue, lease)

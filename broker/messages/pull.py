@@ -130,7 +130,7 @@ class Pulls(Feature):
             self._run_again(parked, parked.deadline)
 
     def rights_changed(self, rights: CurrentRights) -> None:
-        """Refuse the parked pulls that are not allowed any more."""
+        """Refuse the parked pulls that are no longer allowed."""
         refuse_parked(self._parked, rights)
 
     def expire(self, now: float) -> None:

@@ -270,7 +270,7 @@ class Pop(Feature):
 
     def _drain(self, queue: GroupQueue) -> None:
         self._forwarder.to_retry(queue)
-        self._changed(queue)  # some of its messages may not have been there any more
+        self._changed(queue)  # some of its messages may no longer have been there
 
     def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
         """Refuse commits while the group has unacknowledged messages of a queue: then POP alone moves its offset."""
@@ -322,7 +322,7 @@ class Pop(Feature):
         self._renewals.closed(connection)
 
     def rights_changed(self, rights: CurrentRights) -> None:
-        """Refuse the parked pops that are not allowed any more."""
+        """Refuse the parked pops that are no longer allowed."""
         refuse_parked(self._parked, rights)
 
     def group_settings_changed(self, group: str) -> None:

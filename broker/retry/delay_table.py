@@ -189,7 +189,7 @@ class DelayTable:
         self.forget(offset)
 
     def forget(self, offset: int) -> None:
-        """Remove a message without a mark, because a restart will not find it either: it is not stored any more."""
+        """Remove a message without a mark, because a restart will not find it either: it is no longer stored."""
         waiting = self._pending.pop(offset, None)
         if waiting is not None:
             self.unhold(waiting.sharing)

@@ -102,7 +102,7 @@ class Recalls(Feature):
         return self._delays.table.due_at(handle.due_ms)
 
     def _has_id(self, handle: RecallHandle, offset: int, *, or_is_gone: bool = False) -> bool:
-        """Whether the delayed message at an offset is the one of the handle, or is not stored any more."""
+        """Whether the delayed message at an offset is the one of the handle, or is no longer stored."""
         delayed: Any = self._delays.read(offset)
         if delayed is None:
             return or_is_gone

@@ -85,4 +85,4 @@ class SendBack(Feature):
         record = self._core.store.read_one(entry.topic_id, queue_id, offset)
         if record is not None:
             return record
-        raise QueryNotFound(f"{topic}:{queue_id} has no message {offset} any more: publish a copy of it instead")
+        raise QueryNotFound(f"{topic}:{queue_id} no longer has message {offset}: publish a copy of it instead")

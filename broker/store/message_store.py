@@ -268,7 +268,7 @@ class MessageStore(StoreWriter, LogSource):
         return self._log.written_position
 
     def check_lock(self) -> None:
-        """Raise `StoreLockLost` if another broker may be in the directory; nothing is written any more then."""
+        """Raise `StoreLockLost` if another broker may be in the directory; then this store no longer writes."""
         self._durability.check_lock()
 
     @property

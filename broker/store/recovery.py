@@ -68,7 +68,7 @@ class Recovery:
         """Fill `log.segments` and begin the segment to write to; damage is in the damage log.
 
         The segment begins an epoch, given by its number and by the replica that writes it. Without one the log has no
-        epochs from now on: it does not belong to a set any more.
+        epochs from now on: it no longer belongs to a set.
 
         Raises:
             OSError: a file cannot be read or written.

@@ -27,7 +27,7 @@ class Durability:
         self._on_synced = on_synced
 
     def check_lock(self) -> None:
-        """Check that the directory is still locked by this store; once it is not, nothing is written any more.
+        """Check that the directory is still locked by this store; once it is not, every write is refused.
 
         Raises:
             StoreLockLost: another broker may write there.

@@ -109,7 +109,7 @@ class Topics(Feature):
                 "" if topic_id in stored else ": the log has stored no options of it, so check them",
             )
         logger.warning(
-            "topics made again from the log: %d; what the metadata knew of groups is not there any more, so a group "
+            "topics made again from the log: %d; what the metadata knew of groups is no longer there, so a group "
             "begins where its start offset says. Reset groups with 'rlab group reset', then start the broker again: "
             "until then retention deletes nothing",
             len(lost),

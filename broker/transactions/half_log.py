@@ -128,7 +128,7 @@ class HalfLog:
         return self._store.next_offset(self.topic_id, HALVES)
 
     def read(self, offsets: Sequence[int]) -> dict[int, HalfMessage]:
-        """The half messages at these offsets, without those that are not stored any more.
+        """The half messages at these offsets, without those that are no longer stored.
 
         Raises:
             StoreReadFailed: an I/O error.

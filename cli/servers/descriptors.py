@@ -1,7 +1,7 @@
 """The number of connections for which the descriptors of this process are enough, beside its files.
 
-A socket and a file are a descriptor each. A server that gives all of them to connections cannot begin the next segment
-or open an old one any more, so some are kept back, and connections beyond the others are refused.
+A socket and a file are a descriptor each. A server that gives all of them to connections can no longer begin the next
+segment or open an old one, so some are kept back, and connections beyond the others are refused.
 """
 
 from __future__ import annotations

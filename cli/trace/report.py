@@ -173,7 +173,7 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"injected fault: {in_words(fault, report.started_ms)}")
     if report.damaged:
         lost = plural(report.damaged, "stored message")
-        print_line(f"{lost} cannot be read any more: files of brokers are damaged or missing")
+        print_line(f"{lost} can no longer be read: files of brokers are damaged or missing")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
     for clock in report.clocks:

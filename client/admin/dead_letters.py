@@ -178,7 +178,7 @@ class DeadLetterAdmin:
         """Send letters again, also those that were sent again before, and mark them.
 
         Raises:
-            TopicNotExist: the topic of a letter does not exist any more.
+            TopicNotExist: the topic of a letter no longer exists.
             MessageIllegal: a payload is not a message; nothing was sent.
             RlabError: a broker refused a letter or did not answer; the others of its batch of 64 were sent and marked.
 

@@ -115,7 +115,7 @@ class GroupMemberInfo:
     consume_type: ConsumeType
     expires_in_s: float  # until it leaves unless it sends a heartbeat, at the broker that keeps it longest
     queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
-    brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
+    brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it yet, or no longer
     suspended: bool = False  # whether it calls no listeners for now; see `PushConsumer.suspend`
     # Broker name -> why it seems dead there, for the brokers that wait for its return or for the end of its session.
     away_at: Mapping[str, str] = field(default_factory=dict)

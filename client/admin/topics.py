@@ -208,7 +208,7 @@ def _check_not_system(action: str, topic: str) -> None:
 
 def _refuse_to_remove(queue: MessageQueue, why: str) -> None:
     raise IllegalOperation(
-        f"queue {queue} holds messages that {why}, and would not be read any more: lower the write queues alone, wait "
+        f"queue {queue} holds messages that {why}, and would no longer be read: lower the write queues alone, wait "
         "until the groups have drained the rest, then lower the read queues; or force it"
     )
 

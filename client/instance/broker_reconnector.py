@@ -349,7 +349,7 @@ class Masters:
         return self._host.remoting.retry_wait_s(address)
 
     def forget_old(self) -> None:
-        """Forget connections that were lost, or whose address has no master any more.
+        """Forget connections that were lost, or whose address no longer has a master.
 
         Only these: an outstanding send to another master would fail, and its producer would avoid that broker.
         """

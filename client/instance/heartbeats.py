@@ -348,7 +348,7 @@ class Refusals:
             del queues[queue]
             if not queues:
                 del self.refused[group]
-                logger.info("%s: group %s is refused no messages any more", client_id, group)
+                logger.info("%s: group %s is no longer refused messages", client_id, group)
 
 
 class HeartbeatRefusals:

@@ -168,7 +168,7 @@ class RouteRemovalGrace:
     would go to another queue while its broker restarts.
 
     Time is counted and not polls: two polls may come within moments, for instance with two calls of `subscribe`.
-    RocketMQ keeps a route for ever when the name server has none any more, and believes a shrunken one at once.
+    RocketMQ keeps a route for ever when the name server no longer has one, and believes a shrunken one at once.
     """
 
     def __init__(self, kept_s: float = ABSENT_BROKER_KEPT_S) -> None:

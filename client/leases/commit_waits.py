@@ -5,7 +5,7 @@ last one is parked at the broker, and messages that finish then have no pull to 
 
     pull answered, next pull sent        it carries the offset finished before
     message finished at 10.00            add(q, 10.00), unsent
-    pull answered, next pull sent        it carries the offset: q is not unsent any more, and nothing is due
+    pull answered, next pull sent        it carries the offset: q is no longer unsent, and nothing is due
     message finished at 10.02            add(q, 10.02)
     10.12, no pull since then            remove_due -> q, and all others that are unsent: one request is enough for all
 

@@ -1,6 +1,6 @@
 """The offsets of a broadcasting consumer and the time of each first subscription, as its file has them. Pure.
 
-An offset is deleted only by `unsubscribe`. RocketMQ drops those of queues that no route names any more, so that a
+An offset is deleted only by `unsubscribe`. RocketMQ drops those of queues that are no longer in a route, so that a
 broker that was away for a moment is read from its end when it is back, and the messages in between are lost
 (LocalFileOffsetStore, apache/rocketmq#4016).
 

@@ -48,7 +48,7 @@ class OffsetStore(Protocol):
         ...
 
     def end(self, topic: str) -> None:
-        """Forget a topic that is not wanted any more."""
+        """Forget a topic that is no longer wanted."""
         ...
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:

@@ -206,5 +206,5 @@ class LeaseRequests:
     def _address(self, broker_name: str) -> str:
         address = self._instance.routes.address_of(broker_name)
         if address is None:
-            raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
+            raise ConnectFailed(f"broker {broker_name!r} is no longer in a route")
         return address

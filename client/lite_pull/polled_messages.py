@@ -8,7 +8,7 @@ and none is lost. RocketMQ commits when a poll returns: messages that are not pr
     poll -> 5 6            commit offset 5
     poll -> 7              5 and 6 are processed: 7 with automatic commit; without it 5, until the user commits
     commit                 7 is processed: 8
-    queue lost; poll -> .. messages of that queue are not committed by this consumer any more
+    queue lost; poll -> .. messages of that queue are no longer committed by this consumer
 
 Nothing here waits or reads a clock; the methods only change the queues that they are given.
 """

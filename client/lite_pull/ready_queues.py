@@ -37,7 +37,7 @@ class ReadyQueues:
             self._wake()
 
     def close(self) -> None:
-        """End the current wait and all later ones: nothing is delivered any more."""
+        """End the current wait and all later ones: nothing more is delivered."""
         self._closed = True
         self._wake()
 

@@ -50,7 +50,7 @@ class PopIntake:
         return self._late + self.acks.late
 
     def matching(self, topic: str, messages: list[PopMessage]) -> list[PopMessage] | None:
-        """The popped messages that the subscription of this topic names; None if there is no subscription any more.
+        """The popped messages that the subscription of this topic names; None if the topic is no longer subscribed to.
 
         Brokers compare the hashes of tags, and two tags may have one hash: other messages are acknowledged here.
         """
@@ -119,7 +119,7 @@ class PopIntake:
             await instance.pause(message.queue.broker_name)
 
     async def leave(self, cause: str) -> None:
-        """Leave the group: brokers deliver nothing to this member any more, and answer the pops that they hold."""
+        """Leave the group: brokers no longer deliver to this member, and answer the pops that they hold."""
         await self._context.instance.heartbeats.leave(self._context.group, cause)
 
     # --- QueueOwnership ----------------------------------------------------------------------------------------------

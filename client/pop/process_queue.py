@@ -6,7 +6,7 @@
     end(5)              removed, to be acknowledged, or to stay invisible until its retry
 
 If the invisible time cannot be extended in time, the handle dies and another consumer may get the message. `lost`
-removes it: it is not dispatched any more, and a later result of its listener is ignored. While a request that changes
+removes it: it is no longer dispatched, and a later result of its listener is ignored. While a request that changes
 the handle is outstanding the message is `busy`: the next step waits for the answer, which holds the only valid handle.
 
 In order, one batch is with a listener at a time, and a failed message is retried here: its invisible time is extended

@@ -132,7 +132,7 @@ class OwnedQueue:
         return True
 
     def notify_progress(self) -> None:
-        """Wake the waiters: messages finished or failed, or the queue is not paused any more.
+        """Wake the waiters: messages finished or failed, or the queue is no longer paused.
 
         Called for every batch, so it costs nothing without a waiter, and when the next commit is due already.
         """

@@ -92,7 +92,7 @@ class ProcessQueue:
         self.size_bytes = 0
         """Bytes of the bodies of all unfinished messages."""
         self.dropped = False
-        """Whether the queue is being revoked: nothing is dispatched any more."""
+        """Whether the queue is being revoked: nothing more is dispatched."""
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._max_span = max_span
@@ -276,7 +276,7 @@ class ProcessQueue:
         return self._retries[0][0] if self._retries and not self.dropped else None
 
     def drop(self) -> None:
-        """Dispatch nothing any more; dispatched messages may still finish and move the offset to commit."""
+        """Dispatch nothing more; dispatched messages may still finish and move the offset to commit."""
         self.dropped = True
 
     def _retry_due(self, now: float) -> bool:

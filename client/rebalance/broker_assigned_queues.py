@@ -6,7 +6,7 @@ the other, and brokers keep the halves apart: they deliver nothing by POP from a
 queue with invisible messages.
 
     PULL -> POP   the queues are revoked as for another member; each is popped once it is released
-    POP -> PULL   the queues are not popped any more; leases are refused until the popped messages are acknowledged
+    POP -> PULL   the queues are no longer popped; leases are refused until the popped messages are acknowledged
 """
 
 from __future__ import annotations

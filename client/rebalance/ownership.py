@@ -21,7 +21,7 @@ def _ignore(owned: OwnedQueue) -> None:
 
 @dataclass(slots=True)
 class MissedMessages:
-    """Counts of messages that a consumer skipped, because its brokers do not have them any more."""
+    """Counts of messages that a consumer skipped, because its brokers no longer have them."""
 
     deleted: int = 0  # by retention, before they were read
     damaged: int = 0  # damaged or missing in the brokers' files

@@ -184,7 +184,7 @@ class OwnershipTable(Generic[HoldingT]):
         # A queue that is leaving is requested after its release: now the broker would grant it again at once, with the
         # offset before the last commit.
         wanted = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
-        # A queue that is not in the target any more is requested again if an answer is missing: if the lost answer has
+        # A queue that is no longer in the target is requested again if an answer is missing: if the lost answer has
         # granted it, it is stranded until its release, and only the next grant has the token for that.
         unsure = [q for q in self._unanswered if q not in self._target and q not in self.leaving]
         for queue in (*wanted, *unsure):
@@ -231,7 +231,7 @@ class OwnershipTable(Generic[HoldingT]):
         return [acts.StopQueue(holding, why) for holding in holdings]
 
     def _drop(self, holding: HoldingT, step: Step, why: str) -> list[OwnershipAct[HoldingT]]:
-        """Drop a queue whose lease is not valid any more; it may be requested again once it is drained.
+        """Drop a queue whose lease is no longer valid; it may be requested again once it is drained.
 
         Messages with listeners may be duplicates. RocketMQ: the lock of the process queue, without which a queue is not
         removed from the table.

@@ -103,7 +103,7 @@ class PulledQueues(ABC):
         self._background.start_soon(loop.run)
 
     async def _leave(self, queues: Sequence[OwnedQueue], cause: str) -> None:
-        """Drain queues that are not owned any more, and release the leases among them that are still valid."""
+        """Drain queues that are no longer owned, and release the leases among them that are still valid."""
         await self._drain(queues)
         await self._release_drained(queues, cause)
 

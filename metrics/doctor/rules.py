@@ -271,7 +271,7 @@ _EVIDENCE: dict[Problem, Callable[[Event, int], str]] = {
         f"{plural(n, 'message', 'became a dead letter', 'became dead letters')}, the last on {event.topic}"
     ),
     Problem.MESSAGES_MISSED: lambda event, n: (
-        f"{event.client} had to skip messages of {event.topic} that are not there any more"
+        f"{event.client} had to skip messages of {event.topic} that are no longer there"
     ),
     Problem.CLIENT_ID_TWICE: lambda event, n: f"a second process at {event.detail} used the client id {event.client}",
 }

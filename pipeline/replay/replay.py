@@ -1,9 +1,9 @@
 """Replays one group of a trace under other rules, and computes the owners of its queues over time. Pure.
 
 Only outside events are copied from the trace: members join and leave, and routes change, at their recorded times. The
-shipped code (`client/rebalance/plan.py`, `client/allocate`) computes the reactions of members. A step has its duration
-in the trace if the same step happened there, else the median of the trace. So a replay under the recorded rules repeats
-the recorded moves, and any difference under other rules comes from the rules.
+code of clients (`client/rebalance/plan.py`, `client/allocate`) computes the reactions of members. A step has its
+duration in the trace if the same step happened there, else the median of the trace. So a replay under the recorded
+rules repeats the recorded moves, and any difference under other rules comes from the rules.
 
     trace     c2 joins at 100; c1 begins a pass at 103, revokes q1 at 104, releases it at 150; c2 has the lease at 153
     AVG       the same

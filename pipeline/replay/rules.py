@@ -22,7 +22,7 @@ class Handover(StrEnum):
     """The handover of a queue from one member to another."""
 
     DRAIN = "drain"
-    """As shipped: the old owner waits until its listeners have finished, then releases the lease."""
+    """The default: the old owner waits until its listeners have finished, then releases the lease."""
     CUT = "cut"
     """The old owner releases the lease at once; messages dispatched to its listeners are redelivered."""
     OVERLAP = "overlap"

@@ -86,7 +86,7 @@ def _damage(report: Report) -> str:
     )
     return (
         "<h3>Damage</h3>"
-        f'<p class="warn">{plural(report.damaged, "stored message")} cannot be read any more: files of brokers are '
+        f'<p class="warn">{plural(report.damaged, "stored message")} can no longer be read: files of brokers are '
         "damaged or missing.</p>" + table(("file", "queue", "offsets", "*messages"), cells)
     )
 

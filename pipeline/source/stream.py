@@ -346,9 +346,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = self._seen_ends()
         for queue in there:
             if queue not in self._seen:
-                self._lost(
-                    queue, f"queue {queue} does not exist any more, and its offset {starts[queue]} was requested"
-                )
+                self._lost(queue, f"queue {queue} no longer exists, and its offset {starts[queue]} was requested")
                 self._gone.add(queue)
 
     def _lost(self, queue: MessageQueue, what: str) -> None:

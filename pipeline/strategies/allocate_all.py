@@ -1,9 +1,9 @@
 """The strategies of `client/allocate` for all members at once, with arrays: a million queues in a second.
 
-A shipped strategy computes the target of one member, in a time that grows with the queues; for ten thousand members and
-a million queues that would take days. The functions here compute the owner of every queue, as an index of the members.
-A test compares them with the originals on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`). A
-strategy without a function here is called for each member, which is fast enough for thousands of queues.
+A strategy of clients computes the target of one member, in a time that grows with the queues; for ten thousand members
+and a million queues that would take days. The functions here compute the owner of every queue, as an index of the
+members. `tests/unit/pipeline/strategies/test_allocate_all.py` compares them with the originals on small groups.
+A strategy without a function here is called for each member, which is fast enough for thousands of queues.
 
 The queues belong to one topic, `per_broker` on each of its brokers, in RocketMQ's order: by broker, then by number.
 Members are client ids, sorted and without duplicates.

@@ -145,8 +145,8 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.KEEP_MESSAGES: RequestSchema(
         "consumer -> broker",
         "The answer of a pop has arrived: extend the invisible time of its messages again and again, under their "
-        f"handles, while the client is connected, {MAX_RENEWAL_S / 3600:.0f} h at most. Batches of which nothing is "
-        "invisible any more, or which another client has, are left out.",
+        f"handles, while the client is connected, {MAX_RENEWAL_S / 3600:.0f} h at most. Batches that no longer have "
+        "an invisible message, or that another client has, are left out.",
         _MEMBER,
         rows=(
             _DELIVERED,

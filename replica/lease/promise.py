@@ -48,12 +48,12 @@ class Promise:
         self._released_at = None
 
     def release(self, now: float) -> None:
-        """Record that the master that has it does not serve any more."""
+        """Record that the master that has it no longer serves."""
         if self._released_at is None:
             self._released_at = now
 
     def ends_at(self, lease_s: float) -> float:
-        """When no master serves any more by this promise, for a lease of that length."""
+        """When masters no longer serve by this promise, for a lease of that length."""
         return self.given_at + GRACE * lease_s if self._released_at is None else self._released_at
 
     def stands_at(self, lease_s: float) -> float:

@@ -1,7 +1,7 @@
 """Candidate: when a replica that follows stands for election, and how it becomes the master.
 
     promise to the master over, and rank waited    read the row: it is the same, and this replica is in sync
-    the stream ends                                no frame is confirmed any more
+    the stream ends                                frames are no longer confirmed
     still over?                                    compare-and-set: epoch + 1, this one is the master, the old one has
                                                    left the in-sync set
     the row has changed before                     follow the master that it has

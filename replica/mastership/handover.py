@@ -54,7 +54,7 @@ async def hand_over(
     One that `leaves`, because its process ends, is not in sync afterwards.
 
     Raises:
-        SetRefusal: the other one cannot take over without loss, or this one is not the master any more.
+        SetRefusal: the other one cannot take over without loss, or this one is no longer the master.
         ReplicationTimeout: the others did not get everything in `timeout_s`; the master serves on.
 
     Cancellation: the master serves on, or is deposed already.

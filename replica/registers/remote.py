@@ -106,9 +106,7 @@ class RemoteRegister:
             raise RegisterUnavailable(text) from error
         except RequestCodeNotSupported as error:
             keeper, self._keeper = self._keeper, None
-            text = (
-                f"{keeper} keeps no elections any more: nothing was changed, and the next call looks for the register"
-            )
+            text = f"{keeper} no longer keeps elections: nothing was changed, and the next call looks for the register"
             raise RegisterUnavailable(text) from error
 
     async def _ask(self, header: dict[str, Any]) -> Command:

@@ -6,7 +6,7 @@ the register may have in sync, at any time:
     widen     the master waits for a replica first; once that has everything that is committed, the row is written
     shrink    the row is written first; the master goes on waiting until it is
     unknown   a write whose answer was lost may have been made, or may be made later: the master waits for the replicas
-              of both rows until the row has a higher version, because then that write cannot succeed any more
+              of both rows until the row has a higher version, because then that write can no longer succeed
 
 (RocketMQ issue 5663: the SyncStateSet was widened at the controller before the master waited for the new member.)
 One write is under way at a time.
@@ -85,7 +85,7 @@ class InSyncSet:
         self._choose_candidate(now, replicas, departure_of, may_join_at)
         write = self._removal(now, replicas, departure_of) or self._addition(replicas, incarnations, committed)
         if write is None and self._maybe and not self.candidate:
-            # The version has to move on, so that the lost write cannot be made any more.
+            # The version has to move on, so that the lost write can no longer be made.
             write = SetWrite(self.row, "the outcome of a write is not known")
         if write is not None:
             self._writing = write.row

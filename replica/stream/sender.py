@@ -3,7 +3,7 @@
 It lets replicas in, sends each flush of the write barrier to them, counts their acknowledgements, and keeps the in-sync
 set in the register: `in_sync.py` decides, `set_keeper.py` makes the compare-and-sets.
 
-A master that sees a row with a higher epoch, or with another master, is deposed: it commits nothing any more, and
+A master that sees a row with a higher epoch, or with another master, is deposed: it no longer commits, and
 `on_deposed` is called, once.
 """
 
@@ -53,7 +53,7 @@ class ReplicaSender(ReplicatingFeature):
         row: of the set, with this replica as the master.
         replica_id: of this replica.
         register: where the row is.
-        on_deposed: called with the newest known row when this replica is not the master any more.
+        on_deposed: called with the newest known row when this replica is no longer the master.
         flush: whether an acknowledgement means that a flush is written, or on the disk.
         lease_clock: of leases (`replica/lease/clocks.py`).
 
@@ -263,10 +263,10 @@ class ReplicaSender(ReplicatingFeature):
         self._sessions.connection_closed(connection, self._loop.time())
 
     def rights_changed(self, rights: CurrentRights) -> None:
-        """End the streams to users that may not replicate this broker any more."""
+        """End the streams to users that may no longer replicate this broker."""
         for session in self._sessions:
             if not rights.allows(session.connection.owner, Right.REPLICATE, self.row.name):
-                self._sessions.end(session, "its user may not replicate this broker any more", self._loop.time())
+                self._sessions.end(session, "its user may no longer replicate this broker", self._loop.time())
 
     def _session_failed(self, session: ReplicaSession, reason: str) -> None:
         self._sessions.end(session, reason, self._loop.time())

@@ -1,6 +1,6 @@
 """A cluster inside this process: one name server and some brokers, on free loopback ports.
 
-The servers are the shipped ones on real sockets. A broker can be restarted: it ends as on SIGTERM, and a new one starts
+The servers are the real ones on real sockets. A broker can be restarted: it ends as on SIGTERM, and a new one starts
 on the same data directory and port. Brokers can inject faults into the connections of one client (`remoting/faults`).
 """
 

@@ -1,6 +1,6 @@
 """The load generator: consumers of one group that come and go, and producers at a steady rate, against any cluster.
 
-It uses only shipped clients and the running loop, so the same load runs on sockets and in the simulation. A subclass
+It uses only the real clients and the running loop, so the same load runs on sockets and in the simulation. A subclass
 chooses the messages and the way to send them, and records the results:
 
     async with running(CrashLoad(...)) as load:    # its consumers have joined

@@ -240,7 +240,7 @@ def free_port() -> int:
     """A port that nobody listens on now, and that no connection gets by itself.
 
     Those begin at 32768 on Linux; a client that tries again and again to reach such a port of its own machine, whose
-    server is down, is connected with itself one day, and the server does not start any more.
+    server is down, is connected with itself one day, and the server no longer starts.
     """
     for number in _PORTS:
         with socket.socket() as bound, suppress(OSError):

@@ -42,7 +42,7 @@ def test_a_broker_that_refuses_to_go_back_ends_with_the_offsets_of_the_table(
             table.reset(queue, offset)
             twin[queue] = offset
         elif verb == "forget":
-            # A queue that comes back starts from what the broker has, so nothing of it is under way any more.
+            # A queue that comes back starts from what the broker has, so none of its messages is under way.
             table.forget(queue)
             for known in (twin, stored, answer):
                 known.pop(queue, None)

@@ -1,6 +1,6 @@
 """Lease, promise and election, walked through exhaustively: three replicas, two to four epochs, every order of events.
 
-The decisions are the shipped ones (`MasterLease`, `Promise`, `replica/sets.py`); around them is the least of a replica:
+The decisions are the real ones (`MasterLease`, `Promise`, `replica/sets.py`); around them is the least of a replica:
 what it knows of the row, which frame is under way to it, and whether it stands. Time is a whole number of ticks, of
 which a lease has two. Only ages matter, so the states are finite, and a breadth-first walk sees them all.
 
@@ -184,7 +184,7 @@ def tick(world: World) -> World:
 def steps(
     world: World, way: Way, *, confirms_while_standing: bool = False, starts_without_a_look: bool = False
 ) -> Iterator[World]:
-    """Every state that one event makes of this one; without a master of epoch 1 no two masters can meet any more."""
+    """Every state that one event makes of this one; without a master of epoch 1 two masters can no longer meet."""
     if not any(one.role == MASTER and one.row.epoch == 1 for one in world.ones):
         return
     yield tick(world)

@@ -1,4 +1,4 @@
-"""Bugs planted in the shipped code, each by a change of its text, and the search that has to find and to name them.
+"""Bugs planted in the real code, each by a change of its text, and the search that has to find and to name them.
 
     python -m tests.simulation.mutants                  every bug, and every quirk, with up to 200 seeds each
     python -m tests.simulation.mutants lease-not-freed  some of them

@@ -1,7 +1,7 @@
 """Groups whose queues a broker shares out, through whatever a seed decides: steps of every day, and faults.
 
 Members subscribe to different topics, or operators switch a topic between pull and pop at any moment. Not both: what is
-still out when a topic is not popped any more comes again as a retry, and retries go to any member of the group.
+still out when a topic is no longer popped comes again as a retry, and retries go to any member of the group.
 
 Without a fault no message is lost and none is done twice; with faults none is lost, and in the end all is even again.
 """

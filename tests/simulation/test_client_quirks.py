@@ -95,7 +95,7 @@ def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_no_o
             assert not reported
             assert len(second.queues) == 2
             assert len(finished(cluster)) < 8
-            await anyio.sleep(60)  # its next heartbeat does not name the topic any more
+            await anyio.sleep(60)  # its next heartbeat no longer names the topic
         else:
             assert reported
         assert len(second.queues) == 4

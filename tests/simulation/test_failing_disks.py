@@ -1,4 +1,4 @@
-"""A master whose disk takes no writes any more, or hangs, hands over to a replica whose disk works."""
+"""A master whose disk no longer takes writes, or hangs, hands over to a replica whose disk works."""
 
 from __future__ import annotations
 

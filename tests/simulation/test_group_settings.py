@@ -72,7 +72,7 @@ def test_a_group_that_is_switched_off_gets_nothing_keeps_its_queues_and_goes_on_
     reported = [text for text in warnings if "is switched off" in text]
     assert len(reported) == 1, "one for all queues, however long it lasts"
     assert "to let it consume again, 'rlab group set g --consume'" in reported[0]
-    assert len([record for record in caplog.records if "is refused no messages any more" in record.message]) == 1
+    assert len([record for record in caplog.records if "is no longer refused messages" in record.message]) == 1
 
 
 def test_who_receives_by_hand_gets_the_error(simulate: Simulate) -> None:

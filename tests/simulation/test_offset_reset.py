@@ -88,7 +88,7 @@ def test_after_a_reset_to_earliest_all_is_redelivered_from_there_and_nothing_fet
         before = by_queue(delivered(consumers))
         assert all(len(offsets) > 10 for offsets in before.values())
         fetched = sum(owned.process_queue.count for c in consumers for owned in _owned(c))
-        assert fetched > 200, "there has to be something that must not be handed out any more"
+        assert fetched > 200, "there has to be something that must no longer be handed out"
         rows = await reset(cluster, ResetTo.earliest())
         assert [row.queue for row in rows] == sorted(ends(cluster))
         assert all(row.after == 0 and not row.clamped for row in rows)

@@ -1,4 +1,4 @@
-"""The swarm on a simulated cluster: the shipped clients, in virtual time."""
+"""The swarm on a simulated cluster: the real clients, in virtual time."""
 
 from __future__ import annotations
 

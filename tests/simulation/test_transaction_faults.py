@@ -1,4 +1,4 @@
-"""Transactions under random faults, on the shipped code and on code in which one rule is broken."""
+"""Transactions under random faults, on the real code and on code in which one rule is broken."""
 
 from __future__ import annotations
 

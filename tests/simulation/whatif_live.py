@@ -1,6 +1,6 @@
 """What `rlab whatif` predicts from one trace, held against runs under the rules that it predicts for.
 
-No test; `python -m tests.simulation.whatif_live` prints the table of docs/reports.md. All runs are those of the shipped
+No test; `python -m tests.simulation.whatif_live` prints the table of docs/reports.md. All runs are those of the real
 brokers and clients, in virtual time: the same members join, leave and crash at the same moments in each, and all else,
 such as how long a listener takes, is drawn anew.
 """

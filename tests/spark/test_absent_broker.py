@@ -34,7 +34,7 @@ def cluster(cwd: Path, *brokers: str) -> Iterator[dict[str, Daemon]]:
 
 
 def send(address: str, topic: str, numbers: range, killed: Daemon | None = None) -> None:
-    """Send numbers to all queues in turn; a name server that is `killed` before is not asked any more."""
+    """Send numbers to all queues in turn; a name server that is `killed` before is no longer asked."""
 
     async def run() -> None:
         async with Admin(address) as admin:

@@ -152,7 +152,7 @@ def test_a_thread_of_its_own_writes_once_it_has_taken_the_session(
     topic = make_topic(1)
     frame = spark.range(0, 5, 1, 1).selectExpr("string(id) as body")
     with ThreadPoolExecutor(1) as thread:
-        # A defect of pyspark 4.3. When this is no error any more, `use_session` can go.
+        # A defect of pyspark 4.3. When this is no longer an error, `use_session` can go.
         with pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
             thread.submit(write, frame, cluster, topic=topic).result()
         thread.submit(use_session, spark).result()

@@ -56,6 +56,8 @@ PATTERNS: tuple[tuple[str, str, str], ...] = (
     ),
     (r"\bas far as\b", "as far as it is known", "the part that is known"),
     (r"\bso (?:many|much|long)\b(?!(?: \w+)? that\b)", "with so many of them", "so many messages that it waits"),
+    (r"\bany ?more\b", "it is not stored any more", "it is no longer stored; how many more offsets it may have"),
+    (r"\bshipped\b", "the shipped brokers run in the simulation", "the real brokers run in the simulation"),
     (r"\bmeanwhile\b", "it has ended meanwhile", "it ended in between"),
     (r"\bby (?:now|then)\b", "it is over by now", "it is over"),
     (r"\banew\b", "it begins anew", "it starts again"),

@@ -64,7 +64,7 @@ def texts() -> dict[str, str]:
 
 @functools.cache
 def sources() -> list[Source]:
-    """Every Python file of the shipped packages and of the tests."""
+    """Every Python file of the installed packages and of the tests."""
     tops = {package.partition(".")[0] for package in PACKAGES} | {"tests"}
     with no_search_for_cycles():
         found = [
@@ -76,5 +76,5 @@ def sources() -> list[Source]:
 
 @functools.cache
 def shipped() -> list[Source]:
-    """Every Python file of the shipped packages."""
+    """Every Python file of the installed packages."""
     return [source for source in sources() if not source.path.startswith("tests/")]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.plain_words import ALLOWED, PATTERNS
-from tests.unit.source_tree import PURE_MODULES, Source, parse, shipped, texts
+from tests.unit.source_tree import PURE_MODULES, Source, parse, shipped, sources, texts
 
 QUESTION_WORDS = {"What", "Who", "Where", "Which", "How", "When", "Whether", "Why", "Among", "Until", "Does", "From"}
 GUILLEMETS = re.compile("[\u00ab\u00bb]")
@@ -23,6 +23,8 @@ FINDERS = tuple(re.compile(pattern, re.IGNORECASE) for pattern, _, _ in PATTERNS
 FOREIGN_CALLS = {"process", "has", "save", "show", "start_http_server", "MACHINE_ROOM"}
 """Calls in examples of functions that are the reader's, Spark's or a library's, and a name of a strategy."""
 COMMENT = re.compile(r"(?:^|(?<=\s))#:? (.*)$")
+SECTION = re.compile(r" *(?:Args|Raises|Attributes):")
+ENTRY = re.compile(r"\*{0,2}[\w.]+(?:, [\w.]+)*: ")
 
 
 def module_of(source: Source) -> str:
@@ -126,6 +128,48 @@ def prose() -> dict[str, str]:
         if not source.path.startswith(("examples/", "tools/")):
             found[source.path] = "\n\n".join(prose_of_code(source))
     return found
+
+
+def lost_continuations(docstring: str) -> Iterator[str]:
+    """The lines under Args, Raises or Attributes that neither begin an entry (`name: text`) nor continue one.
+
+    A line that continues an entry is indented deeper than the entry: without that, tools read it as an entry.
+    """
+    section: int | None = None
+    for line in docstring.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if SECTION.fullmatch(line):
+            section = indent
+        elif section is not None and line.strip():
+            if indent <= section:
+                section = None
+            elif indent == section + 4 and not ENTRY.match(line.strip()):
+                yield line.strip()
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"),
+    [
+        (["Raises:", "    KeyError: it is not", "        there, or gone.", "", "More."], []),
+        (["Raises:", "    KeyError: it is not", "    there, or gone.", "", "More."], ["there, or gone."]),
+        (["Args:", "    one, other: two texts", "    last of all: the third"], ["last of all: the third"]),
+        (["    Attributes:", "        size: in bytes", "        of the file", "    More: text"], ["of the file"]),
+        (["Returns:", "    The rows", "    of it."], []),
+    ],
+)
+def test_a_line_that_continues_an_entry_without_indentation_is_found(lines: list[str], lost: list[str]) -> None:
+    assert [*lost_continuations("\n".join(["Title.", "", *lines]))] == lost
+
+
+def test_a_line_that_continues_an_entry_of_a_docstring_is_indented_deeper_than_the_entry() -> None:
+    described = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    assert [
+        f"{source.path} {line}"
+        for source in sources()
+        for node in source.nodes
+        if isinstance(node, described)
+        for line in lost_continuations(ast.get_docstring(node) or "")
+    ] == []
 
 
 @pytest.mark.parametrize(("pattern", "bad", "good"), PATTERNS)

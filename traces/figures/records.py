@@ -103,7 +103,8 @@ class Rebalance:
         moves: the number of queues that moved, see `Ownership.moved`.
         needed: fewest moves from the loads before to loads as even as after it, whichever member has which; see
             `traces/figures/loads.py`. Never more than `moves`.
-        backlog, pause_ms and so forth: sums over the ownerships that it began.
+        pause_ms, pause_max_ms, orphan_ms, double_ms, redelivered, duplicates, possible_duplicates, backlog: sums (a
+            maximum for `pause_max_ms`) over the ownerships that it began.
     """
 
     group: str

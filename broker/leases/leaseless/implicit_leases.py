@@ -5,9 +5,9 @@ member still consumes it. So the broker takes the lease for it at its first pull
 lease. While another member has the queue, the pull waits. A member sends no request when it stops to consume a queue;
 but once another member wants the queue, the lease is *contested*, and the broker judges by the requests of the owner:
 
-    drained     Its pulls bring nothing new any more, and it has committed every message that it was sent. It processes
-                no message of this queue, whether it still wants it or not, and the next member may have it. This is
-                exact.
+    drained     Its pulls no longer bring anything new, and it has committed every message that it was sent. It
+                processes no message of this queue, whether it still wants it or not, and the next member may have
+                it. This is exact.
     abandoned   It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
                 messages and 100 MiB. Or it neither pulls nor commits, which clients do every 5 s. This is inferred: a
                 listener may still have a message, and messages that were not committed come twice. The event that

@@ -209,7 +209,7 @@ class DirectoryLock:
         """Check that the directory is still the one that was locked, and that `LOCK` was neither removed nor replaced.
 
         Raises:
-            StoreLockLost: it is not; nothing may be written there any more.
+            StoreLockLost: it is not; this store may no longer write there.
         """
         assert self._fd is not None, "released"
         try:

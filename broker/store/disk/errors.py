@@ -94,4 +94,4 @@ class StoreReadOnly(StoreError, ServiceNotAvailable):
 
 
 class StoreLockLost(StoreReadOnly):
-    """The lock file was removed or replaced: another broker may write there, so this one writes nothing any more."""
+    """The lock file was removed or replaced: another broker may write there, so this one no longer writes."""

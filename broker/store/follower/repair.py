@@ -16,7 +16,7 @@ from broker.store.segments.segment import Segment
 def replace_file(log: CommitLog, segment: Segment, parts: Iterable[bytes], most: int) -> int:
     """Replace the file of a segment by other bytes, at most `most`, and return their number.
 
-    Durable when this returns. The segment has no index any more.
+    Durable when this returns. The segment no longer has an index.
 
     Raises:
         StoreBytesRefused: the bytes are damaged, or too many; nothing has changed.

@@ -25,11 +25,11 @@ def forget(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Forget a broker that was killed or cut off and will not return, so that tools do not report it as away any more.
+    """Forget a broker that was killed or cut off and will not return, so that tools no longer report it as away.
 
     A broker that stops by itself unregisters, and one that returns is not away: neither has to be forgotten. Its data
     directory is not touched; a broker that is started on it registers again. A replica that is forgotten leaves its
-    set for good, and its directory is not used any more. Another machine then joins with --replica-of.
+    set for good, and its directory is no longer used. Another machine then joins with --replica-of.
 
     Example: rlab broker forget broker-b --namesrv ns1:9876,ns2:9876
     """

@@ -4,7 +4,7 @@
     python -m testbed.bench.peers.side produce aiokafka 127.0.0.1:9092 topic 20000 40000
 
 The consumer announces itself with its first message, which has the number `HELLO`. At its end, when all messages have
-come or nothing comes any more, it prints the latencies of all messages from number 10,000 on. Both end with their
+come or no more come, it prints the latencies of all messages from number 10,000 on. Both end with their
 parent. The clock is `time.monotonic_ns`, which all processes of a machine share.
 """
 

@@ -1,7 +1,7 @@
 """width: the cost of a cold start, a join, a leave and a crash, by the size of the group, in virtual time.
 
 Groups of 10 to 1,000 consumers with four queues each on two brokers, by default with AVG, where a member that joins or
-leaves in the middle of the order moves about half of the queues. Servers and clients are the shipped ones, in one
+leaves in the middle of the order moves about half of the queues. Servers and clients are the real ones, in one
 process and on a simulated network, so bytes and moves are the same on every machine; the CPU time is that of all
 members and both brokers together. The growth of the CPU time with the size of the group depends little on the machine:
 the exponent of the cost over the number of members is fitted, and 1 means that each member costs the same in a group of

@@ -8,7 +8,7 @@ takes 100 ms. For 30 s 200 messages/s are sent, 50 to each queue; then the group
     messages   each member pops as many as it can, with at most `max_unacked` unacknowledged messages: the slow member
                delays only those
 
-It is measured in the simulation, with the shipped broker and clients: waiting is compared, and virtual time has no
+It is measured in the simulation, with the real broker and clients: waiting is compared, and virtual time has no
 noise, gives every machine the same figures, and takes seconds instead of minutes. The cost of requests, higher for
 messages than for queues, is measured by `consume` and `pop`.
 

@@ -173,7 +173,7 @@ def run_virtual(
     """Run a scenario on its own cluster in virtual time; the options are the ones of `SimulatedCluster`.
 
     Raises:
-        every error of the scenario, with a note that shows how to run it again.
+        Exception: every error of the scenario, with a note that shows how to run it again.
     """
 
     async def main(simulation: Simulation) -> T:

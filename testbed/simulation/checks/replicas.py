@@ -92,7 +92,7 @@ class ReplicaCheck:
             self._find("deposed-answer", f"I9: {text}")
 
     def accepted_loss(self, name: str) -> None:
-        """An operator elected a replica that may lack messages: I3, I4 and I7 do not hold for the set any more."""
+        """An operator elected a replica that may lack messages: I3, I4 and I7 no longer hold for the set."""
         self._accepts_loss[name] = None
 
     def cut(self, name: str, replica_id: int, position: int, epoch: int) -> None:

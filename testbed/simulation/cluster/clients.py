@@ -1,7 +1,7 @@
 """Clients of a simulated cluster: they record each message that they send or get, and may be killed or hang.
 
 A connection comes from the host of the task that opens it, so calls to a client have to be made on its own host. That
-is why a scenario calls these wrappers and not the shipped client inside.
+is why a scenario calls these wrappers and not the real client inside.
 
 Invariant: a delivery is recorded when the listener is called, and `finished` only when the listener returned: an offset
 that is committed while no delivery of its message is finished is a lost message.
@@ -80,7 +80,7 @@ class _SimulatedClient(ABC):
     @property
     @abstractmethod
     def _client(self) -> GroupConsumer | Producer:
-        """The shipped client in it."""
+        """The real client in it."""
 
     async def start(self) -> None:
         """Start it, from its host. Raises and cancellation: see its own `start`."""
@@ -96,7 +96,7 @@ class _SimulatedClient(ABC):
 
     async def _crash(self, end_tasks: Callable[[], Awaitable[object]]) -> None:
         self.live = False
-        # A clean shutdown would finish, commit and unregister. No shipped code kills itself, so its tasks are ended
+        # A clean shutdown would finish, commit and unregister. No client kills itself, so its tasks are ended
         # from the outside: the listeners first, then the instance below them.
         instance = self._client._instance
         assert instance is not None, "a client that was not started cannot crash"

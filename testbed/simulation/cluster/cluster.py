@@ -1,6 +1,6 @@
 """A whole cluster in virtual time: name servers, brokers, producers and consumers, each on its own host.
 
-Servers and clients are the shipped ones. This module starts them, keeps all events, and can compare at any moment who
+Servers and clients are the real ones. This module starts them, keeps all events, and can compare at any moment who
 should own which queue and who does. Faults are done to single parts: `cluster.brokers["broker-a"].crash()`,
 `cluster.consumers[0].hang()`, and the faults of `cluster.simulation.network`.
 

@@ -1,6 +1,6 @@
 """Name servers and brokers as processes of a simulated cluster: started, stopped, crashed and started again.
 
-A process is the shipped server on a host of its own. Stopping it does what SIGTERM does. Crashing it comes as near to
+A process is the real server on a host of its own. Stopping it does what SIGTERM does. Crashing it comes as near to
 SIGKILL as one real process allows: its connections are reset, it can send nothing more, and its data directory is put
 back to the moment of the crash, so that the next start finds nothing that a clean stop writes.
 
@@ -84,7 +84,7 @@ class SimulatedServer(Generic[Running]):
         self._open_server = open_server
         self._data_dir = data_dir
         self._sink = sink
-        self._killed: Fault | None = None  # nothing comes from it or to it any more
+        self._killed: Fault | None = None  # no data comes from it or reaches it
         self._at_the_crash: Path | None = None  # its files, as they were when it was killed
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()

@@ -2,7 +2,7 @@
 
 Three parts of asyncio are replaced: the clock, the `select` call, which would wait in the kernel, and the iteration
 itself, whose order is asyncio's and whose price is half of it. Tasks, transports and servers are asyncio's own, so
-shipped code runs unmodified, in one thread, as fast as Python can run it. `testbed/simulation/kernel/selector.py` is
+the real code runs unmodified, in one thread, as fast as Python can run it. `testbed/simulation/kernel/selector.py` is
 the `select` call; `testbed/simulation/kernel/network.py` makes the connections.
 
 Invariant: virtual time never goes back, and never advances while a callback is ready. Nothing here reads a real clock,

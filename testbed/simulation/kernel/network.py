@@ -239,7 +239,7 @@ class SimulatedNetwork:
     def kill(self, host: str) -> Fault:
         """Let nothing more come from the process of `host` or reach it, and refuse connections to it.
 
-        As after SIGKILL: its machine works, and answers for the ports on which no process listens any more. Nothing
+        As after SIGKILL: its machine works, and answers for the ports on which processes no longer listen. Nothing
         that the process begins before its end has an effect; heal this after its end.
         """
         for connection in self.connections(host):

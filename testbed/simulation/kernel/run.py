@@ -74,7 +74,7 @@ def run_simulation(
     A packet takes `latency_s`, and up to `jitter_s` more, from host to host; `main` may take `limit_s` virtual seconds.
 
     Raises:
-        SimulationDeadlock: `main` waits for something that cannot happen any more.
+        SimulationDeadlock: `main` waits for something that can no longer happen.
         SimulationTimeout: `main` was not done at the limit.
         ExceptionGroup: `main` succeeded, but callbacks or forgotten tasks failed, which asyncio would only log.
         KeyboardInterrupt: a signal came.

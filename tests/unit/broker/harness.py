@@ -6,7 +6,7 @@
         a = world.peer("a")
         await a.heartbeat(consumer("g"))
 
-The server, the client and the wire are the shipped ones; only the clock and the network are simulated.
+The server, the client and the wire are the real ones; only the clock and the network are simulated.
 """
 
 from __future__ import annotations

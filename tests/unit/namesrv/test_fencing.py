@@ -29,9 +29,7 @@ def test_a_higher_epoch_takes_the_name_whatever_its_address_version_and_data_dir
 
 @pytest.mark.parametrize("live", [[MASTER], []], ids=["the master is there", "the master is away"])
 def test_a_lower_epoch_is_refused_with_the_address_and_the_epoch_of_the_master(live: list[BrokerRegistration]) -> None:
-    with pytest.raises(
-        NotMaster, match=r"'a' at h2:1 is not the master any more: its epoch 3 ended with epoch 4"
-    ) as it:
+    with pytest.raises(NotMaster, match=r"'a' at h2:1 is no longer the master: its epoch 3 ended with epoch 4") as it:
         check_claim(of_set(3), live, LAST)
     assert (it.value.master_address, it.value.epoch) == ("h1:1", 4)
 

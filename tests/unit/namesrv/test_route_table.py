@@ -183,7 +183,7 @@ def test_the_table_goes_through_the_example_of_a_set() -> None:
     [listed] = table.route("orders").brokers
     assert (listed.addresses, listed.set_id, listed.epoch) == ({0: "h2:1"}, 5, 2)
     assert [data.addresses for data in table.clusters()] == [{0: "h2:1"}]
-    assert table.expire(61.0 + MASTER_KEPT_S) == []  # the last master is not kept any more
+    assert table.expire(61.0 + MASTER_KEPT_S) == []  # the last master is no longer kept
 
 
 def test_a_master_that_leaves_is_listed_until_its_time_is_over_and_then_its_replicas_are() -> None:

@@ -155,7 +155,7 @@ class SetActs:
     async def fail_all_but_one(self) -> list[str]:
         """In each set spare one in-sync replica, and disturb all others until `heal`.
 
-        Returns the hosts that no client can reach any more.
+        Returns the hosts that clients can no longer reach.
 
         Cancellation: processes that were killed may not have ended.
         """

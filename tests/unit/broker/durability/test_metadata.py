@@ -176,7 +176,7 @@ def test_entries_that_cannot_be_committed_stay_pending(store: MetadataStore, off
 
 # --- a disk that fails -----------------------------------------------------------------------------------------------
 def fill_the_disk(store: MetadataStore) -> None:
-    """Let the file not grow any more."""
+    """Keep the file from growing."""
     (pages,) = store._db.execute("pragma page_count").fetchone()
     store._db.execute(f"pragma max_page_count = {pages}")
 

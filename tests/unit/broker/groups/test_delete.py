@@ -23,7 +23,7 @@ async def groups(peer: Peer) -> list[str]:
 
 
 async def left(world: World) -> Peer:
-    """Group `g`, which has consumed a part of topic `t`, failed on one message, and has no members any more."""
+    """Group `g`, which has consumed a part of topic `t`, failed on one message, and no longer has members."""
     peer = world.peer("a")
     await peer.put_topic(read=1)
     for _ in range(5):

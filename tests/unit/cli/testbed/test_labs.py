@@ -1,4 +1,4 @@
-"""The shipped lessons: each can be done, and none is done before."""
+"""The lessons: each can be done, and none is done before."""
 
 from __future__ import annotations
 

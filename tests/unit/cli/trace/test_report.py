@@ -38,7 +38,7 @@ def test_a_report_is_reported_in_short(tmp_path: Path, capsys: pytest.CaptureFix
         "producer group shop<b>: 9 half messages, 5 committed, 2 rolled back, 4 checks, 1 never ended",
     ]
     assert said[3] == "injected fault: cut client=<c1>, at b, from 1.5 s to 2.5 s"
-    assert said[4] == "26 stored messages cannot be read any more: files of brokers are damaged or missing"
+    assert said[4] == "26 stored messages can no longer be read: files of brokers are damaged or missing"
     assert said[5] == f"report: {tmp_path / 'index.html'}"
 
 

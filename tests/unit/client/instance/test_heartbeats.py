@@ -331,7 +331,7 @@ def test_a_group_is_warned_of_once_until_none_of_its_queues_is_refused_any_more(
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"], "one for each group"
         refusals.discard("c", "g", Q0)
         refusals.discard("c", "g", Q1)
-        assert caplog.records[-1].message == "c: group g is refused no messages any more"
+        assert caplog.records[-1].message == "c: group g is no longer refused messages"
         refusals.add("c", "g", Q1, OFF)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO", "WARNING"]
     assert list(refusals.refused) == ["other", "g"]

@@ -270,7 +270,7 @@ def test_an_epoch_counts_within_its_set_and_while_some_route_names_the_broker() 
     cache.update("t", set_route("t", "h:1", 7))
     cache.update("t", set_route("t", "h:2", 1, set_id=6))
     assert (cache.address_of("a"), cache.epoch_of("a")) == ("h:2", 1)
-    cache.update("t", route_of("t", {"a": {0: "h:3"}}))  # no set any more, or a name server of an earlier version
+    cache.update("t", route_of("t", {"a": {0: "h:3"}}))  # no longer a set, or a name server of an earlier version
     assert (cache.address_of("a"), cache.epoch_of("a"), cache.is_set("a")) == ("h:3", 0, False)
     cache.update("t", set_route("t", "h:1", 7))
     cache.update("t", None)

@@ -105,7 +105,7 @@ def test_in_order_a_batch_waits_for_the_one_before_it_and_for_a_failure_where_it
     assert (it.queue.ready(2.9), it.queue.next_retry_deadline()) == (False, 3.0)
     again = it.batch(9, now=3.0)
     assert [(message.offset, message.times_delivered) for message in again] == [(6, 1), (7, 0)]
-    assert it.queue.end(first) == []  # what was given back is not this delivery any more
+    assert it.queue.end(first) == []  # what was given back is no longer this delivery
     assert [each.message.token for each in it.queue.end(again)] == [1, 1]
 
 

@@ -62,7 +62,7 @@ def test_a_broker_that_is_away_for_long_costs_no_offset(simulate: Simulate, tmp_
         before = document(tmp_path, "m1")["topics"]["t"]["offsets"]
         await cluster.brokers["broker-a"].crash()
         await anyio.sleep(400)
-        assert [queue.broker_name for queue in consumer.queues] == ["broker-b"], "its queue is in no route any more"
+        assert [queue.broker_name for queue in consumer.queues] == ["broker-b"], "its queue is no longer in a route"
         assert document(tmp_path, "m1")["topics"]["t"]["offsets"] == before
         await cluster.brokers["broker-a"].start()
         producer = await cluster.start_producer()

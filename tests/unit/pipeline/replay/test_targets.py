@@ -1,4 +1,4 @@
-"""MemberTargets are those that the shipped code gives, also where they are computed with arrays."""
+"""MemberTargets are those that clients compute, also where they are computed with arrays."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_page_reports_what_happened_with_the_messages_that_show_it(tmp_path: P
         "The group rebalanced 2 times",
         "The costliest moment was when c2 joined",
         "The group missed 26 messages that are damaged or missing and 5 messages that were deleted before it",
-        "26 stored messages cannot be read any more",
+        "26 stored messages can no longer be read",
         "0.log t@b:1 50 to 69 20",
         "2 messages came to a second listener",
         "Up to 4 more may have come twice",

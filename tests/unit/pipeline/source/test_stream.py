@@ -241,8 +241,8 @@ def test_queues_that_were_deleted_are_reported_once(cluster: FakeCluster, caplog
     for _ in range(5):
         assert latest(found, end) == end
     assert [record.getMessage().split(",")[0] for record in caplog.records] == [
-        "queue t@a:0 does not exist any more",
-        "queue t@a:1 does not exist any more",
+        "queue t@a:0 no longer exists",
+        "queue t@a:1 no longer exists",
     ]
     cluster.asked.clear()
     latest(found, end)
@@ -276,7 +276,7 @@ def test_a_topic_that_does_not_exist_is_reported_at_the_start(cluster: FakeClust
         reader(subscribe="orders").initialOffset()
 
 
-@pytest.mark.parametrize(("make", "why"), [("deleted", "does not exist any more"), ("anew", "ends at 2, and offset 5")])
+@pytest.mark.parametrize(("make", "why"), [("deleted", "no longer exists"), ("anew", "ends at 2, and offset 5")])
 def test_a_queue_that_was_deleted_or_recreated_is_a_loss(cluster: FakeCluster, make: str, why: str) -> None:
     cluster.fill(5)
     found, careless = reader(startingOffsets="earliest"), reader(startingOffsets="earliest", failOnDataLoss="false")
@@ -304,7 +304,7 @@ def test_a_topic_that_is_deleted_while_name_servers_still_have_its_route_is_a_lo
     end = latest(found, found.initialOffset())
     cluster.deleted.add("t")
     cluster.fill(2)
-    with pytest.raises(MessagesLost, match="queue t@a:0 does not exist any more"):
+    with pytest.raises(MessagesLost, match="queue t@a:0 no longer exists"):
         latest(found, end)
     assert from_json(later := latest(careless, end)) == {**from_json(end), other: 7}
     careless.prepareForTriggerAvailableNow()

@@ -1,4 +1,4 @@
-"""Each vectorised strategy gives every queue to the member that the shipped one gives it to."""
+"""Each vectorised strategy gives every queue to the member that the one of clients gives it to."""
 
 from __future__ import annotations
 

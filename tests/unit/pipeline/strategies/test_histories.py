@@ -1,4 +1,4 @@
-"""Histories are the same for everybody, and what is told of them is what the shipped strategies do."""
+"""Histories are the same for everybody, and what is told of them is what the strategies of clients do."""
 
 from __future__ import annotations
 

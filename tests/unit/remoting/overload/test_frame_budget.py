@@ -16,7 +16,7 @@ def test_frames_are_admitted_up_to_the_limit_and_the_next_one_when_one_is_whole(
     admitted = [budget.admit(name, MAX_FRAME_BYTES, f"user {name}") for name in "abcde"]
     assert admitted == [True] * (MAX_FRAMES_UNDER_WAY_BYTES // MAX_FRAME_BYTES) + [False]
     assert budget.release("b") == ["e"]
-    assert budget.release("b") == [], "it has nothing any more"
+    assert budget.release("b") == [], "it no longer has a part"
 
 
 def test_a_small_frame_does_not_overtake_a_large_one_that_waits() -> None:

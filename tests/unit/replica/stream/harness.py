@@ -7,7 +7,7 @@
         master.write(b"message")
         await world.until(lambda: master.sender.row.in_sync == (1, 2))
 
-Connections, the wire, the log and the tables are the shipped ones.
+Connections, the wire, the log and the tables are the real ones.
 """
 
 from __future__ import annotations

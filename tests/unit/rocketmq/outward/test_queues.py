@@ -65,7 +65,7 @@ def test_a_queue_in_order_is_committed_before_its_lock_ends_and_others_have_none
     assert (unlock.code, json.loads(unlock.body or b"")["mqSet"][0]["queueId"]) == (42, 0)
     assert len(server.say(unlock)) == 1
     [commit] = server.ask(RequestCode.UNLOCK_BATCH_MQ, {"group": "g"}, [["t", 0, 9, 1]])
-    assert len(server.say(commit)) == 1, "it has no lock to end any more"
+    assert len(server.say(commit)) == 1, "it no longer has a lock to end"
 
 
 def granted_at(server: Server, offset: int) -> Any:

@@ -87,7 +87,7 @@ def copy_of(directory: Path, name: str) -> Path:
 
 
 class ProcessEnded(BaseException):
-    """The process is killed: no handler of it runs any more."""
+    """The process is killed: its handlers no longer run."""
 
 
 class EndingFiles(FaultyFiles):

@@ -137,7 +137,7 @@ def test_cancelled_timers_do_not_add_up() -> None:
             loop.call_later(1_000, pytest.fail, "cancelled").cancel()
         fired = loop.call_later(1, kept.append, 0.0)
         await anyio.sleep(2)
-        fired.cancel()  # too late: it is not among the timers any more
+        fired.cancel()  # too late: it is no longer among the timers
         left = len(loop.timers)
         await anyio.sleep(600)
         assert kept == [0.0, 500.0]

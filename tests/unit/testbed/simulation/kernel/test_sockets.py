@@ -172,7 +172,7 @@ def test_bytes_that_reach_a_closed_end_reset_their_sender() -> None:
             await client.until(lambda self: "eof" in self.happened)
             client.transport.write(b"anybody there?")
             await anyio.sleep(1)
-            assert not client.transport.is_closing()  # nothing told it: it neither reads any more nor writes
+            assert not client.transport.is_closing()  # nothing told it: it neither reads nor writes
             client.transport.write(b"anybody?")
             await client.until_lost()
             assert isinstance(client.lost_with, ConnectionResetError)
