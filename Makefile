@@ -59,16 +59,17 @@ console-test: $(STAMP) ## walk through rlab console in a headless Chromium (CONS
 	  --config-settings editable_mode=compat -e '.[browser]'
 	@$(BIN)/python -m tests.browser.$(or $(CONSOLE_ARGS),walk)
 
-# Since Python 3.12 the interpreter itself reports each line once (sysmon), which is the cheaper of the two.
-coverage: $(STAMP) ## measure which lines tests/unit and tests/property run (COVERAGE_ARGS=tests/unit/client)
+# Since Python 3.12 the interpreter itself reports each line once (sysmon), which is the cheaper of the two. The floor of
+# pyproject.toml is of all of these tests: some of them alone do not reach it.
+coverage: $(STAMP) ## measure which lines tests/unit and tests/property run, and compare with the floor (COVERAGE_ARGS=tests/unit/client)
 	@$(PIP) '.[coverage]'
 	@rm -rf build/coverage
 	@COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
 	  $(BIN)/python -m coverage run -m pytest -q -n auto --maxprocesses 8 $(or $(COVERAGE_ARGS),tests/unit tests/property)
 	@$(BIN)/python -m coverage combine --quiet
-	@$(BIN)/python -m coverage html --quiet
+	@$(BIN)/python -m coverage html --quiet --fail-under=0
 	@echo 'Lines that no test runs: build/coverage/html/index.html'
-	@$(BIN)/python -m coverage report --format=total
+	@$(BIN)/python -m coverage report --format=total $(if $(COVERAGE_ARGS),--fail-under=0)
 
 check: lint ## format, lint, types, import rules, and the style that no linter knows
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \

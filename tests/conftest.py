@@ -33,7 +33,10 @@ settings.load_profile("ci")
 
 TESTS = Path(__file__).resolve().parent
 
-STYLE = frozenset(f"tests/unit/test_{name}.py" for name in ("prose", "rooms", "stale_words", "tidy"))
+STYLE = frozenset(
+    f"tests/unit/test_{name}.py"
+    for name in ("log_calls", "names", "plurals", "prose", "rooms", "stale_words", "tidy", "walks")
+)
 """They look at every source."""
 
 

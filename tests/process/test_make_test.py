@@ -78,6 +78,15 @@ def test_what_make_check_runs_is_beside_or_among_the_tests() -> None:
     assert {"tests/unit/test_tidy.py", "tests/unit/test_rooms.py"} <= set(words[4:]), "they run lint-imports"
 
 
+@pytest.mark.parametrize(("arguments", "is_whole"), [("", True), ("tests/unit/client -x", False)])
+def test_some_tests_alone_are_not_compared_with_the_floor_of_the_coverage(arguments: str, is_whole: bool) -> None:
+    _, lines = run("make", "--dry-run", "coverage", f"COVERAGE_ARGS={arguments}", env={**os.environ, "MAKEFLAGS": ""})
+    (tests,) = [line for line in lines if "coverage run" in line]
+    assert tests.endswith("tests/unit tests/property" if is_whole else arguments)
+    (report,) = [line for line in lines if "coverage report" in line]
+    assert ("--fail-under=0" not in report) is is_whole
+
+
 class OneProcess:
     """A process of xdist that runs what it is sent, in order."""
 
@@ -115,6 +124,20 @@ def test_each_test_is_sent_once_and_forgotten_when_it_has_ended(
             assert all(False in each.values() for each in scheduler.assigned_work[process].values())
     assert sorted(ran) == [*range(len(tests))]
     assert all(process.shutting_down for process in processes)
+
+
+def test_the_tests_that_look_at_every_source_share_one_process(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "tx", ["popen"])
+    scheduler = pytestconfig.hook.pytest_xdist_make_scheduler(config=pytestconfig, log=Producer("test", enabled=False))
+    reads_all = re.compile(r"(?<!def )\b(?:sources|shipped|python_files|prose)\(\)")
+    readers = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "source_tree" in (text := path.read_text(encoding="utf-8")) and reads_all.search(text)
+    ]
+    assert {scheduler._split_scope(f"{path}::test") for path in readers} == {"style"}, readers
 
 
 def test_a_report_of_a_bug_asks_for_what_the_tools_say() -> None:
