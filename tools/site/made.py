@@ -90,8 +90,13 @@ def _row(name: str, parameter: Any) -> str:
         default = f"`{parameter.opts[0] if parameter.default else parameter.secondary_opts[0]}`"
     if default in ("False", "()", "[]", "Sentinel.UNSET"):
         default = ""
-    meaning = " ".join((parameter.help or "").split()).replace("{strategies}", ", ".join(strategy_names()))
+    meaning = _with_strategies(" ".join((parameter.help or "").split()))
     return f"| {name} | {default} | {meaning} |".replace("<", "&lt;")
+
+
+def _with_strategies(text: str) -> str:
+    """Fill in the names of the strategies; the search for packages that have one takes some milliseconds."""
+    return text.replace("{strategies}", ", ".join(strategy_names())) if "{strategies}" in text else text
 
 
 def variables_page() -> str:
@@ -103,7 +108,7 @@ def variables_page() -> str:
         *("", "| variable | option | meaning |", "|---|---|---|"),
     ]
     for each in all_variables(get_command(app)):
-        meaning = each.meaning.replace("{strategies}", ", ".join(strategy_names())).replace("|", "\\|")
+        meaning = _with_strategies(each.meaning).replace("|", "\\|")
         lines.append(
             f"| `{each.name}` | {f'`{each.option}`' if each.option else ''} | {meaning} |".replace("<", "&lt;")
         )
