@@ -58,7 +58,9 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
     absence = await cluster.absent()
     is_set = any(isinstance(answer, Command) and answer.header["is_set"] for answer in configs.values())
     if not is_set and not any(report.members or report.queues for report in reports):
-        raise unknown_group(group, [each.group for each in await list_groups(cluster)], absence)
+        listed = [each.group for each in await list_groups(cluster)]
+        if group not in listed:  # its members may have left before they committed anything
+            raise unknown_group(group, listed, absence)
     topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
     routes = {topic: await cluster.name_servers.route(topic) for topic in sorted(topics)}
     known: dict[str, TopicRoute] = {topic: route for topic, route in routes.items() if route is not None}

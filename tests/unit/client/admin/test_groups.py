@@ -52,6 +52,21 @@ def test_targets_have_the_queues_of_a_lost_broker_for_as_long_as_members_keep_th
     administer(scenario, tmp_path, brokers=2)
 
 
+def test_a_group_whose_only_member_died_before_it_committed_anything_is_known_and_has_no_members(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("orders", 2)
+        await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(60, retry_topics=True)
+        await cluster.consumers[0].crash()
+        await anyio.sleep(2)
+        group = await admin.group("billing")
+        assert (group.members, group.queues) == ((), ())
+
+    administer(scenario, tmp_path)
+
+
 def test_a_group_whose_dead_member_still_owns_queues_has_not_converged(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("orders", 2)
