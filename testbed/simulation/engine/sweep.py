@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing import active_children, get_context
 
 from testbed.simulation.engine.clocks import with_wrong_clocks
@@ -59,15 +59,20 @@ def sweep(cases: Sequence[Case], processes: int = 1, run: Callable[[Case], Outco
         yield from map(run, cases)
         return
     others = active_children()
-    chunk = max(1, min(_MAX_CHUNK, len(cases) // processes))
+    n = max(1, min(_MAX_CHUNK, len(cases) // processes))
     # Spawned and not forked: the caller may have threads and an event loop.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
         try:
-            yield from pool.map(partial(_run_stoppable, run), cases, chunksize=chunk)
+            chunks = [cases[first : first + n] for first in range(0, len(cases), n)]
+            futures = deque(pool.submit(_run_stoppable, run, chunk) for chunk in chunks)
+            while futures:
+                yield from futures.popleft().result()
         except (KeyboardInterrupt, GeneratorExit):
-            for child in active_children():
-                if child not in others:
-                    child.terminate()  # the pool would wait for the cases that its processes have begun
+            # The pool would wait for the cases that its processes have begun. If one of them ends, it terminates the
+            # others. A second signal would end these in the middle of their clean-up. And no future is cancelled, as
+            # `map` does it: the pool fails at such a one.
+            for child in [child for child in active_children() if child not in others][:1]:
+                child.terminate()
             raise
 
 
@@ -77,12 +82,12 @@ def _prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the whole sweep, which terminates its processes
 
 
-def _run_stoppable(run: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Run a case in a process of a sweep; SIGTERM ends the process, and no file of the case is left."""
+def _run_stoppable(run: Callable[[Case], Outcome], cases: Sequence[Case]) -> list[Outcome]:
+    """Run cases in a process of a sweep; SIGTERM ends the process, and no file of them is left."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return run(case)
+        return [run(case) for case in cases]
     except KeyboardInterrupt:
-        os._exit(1)  # as a result, it would only be the end of this case
+        os._exit(1)  # as a result, it would only be the end of these cases
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

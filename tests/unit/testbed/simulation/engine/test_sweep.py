@@ -77,8 +77,11 @@ def run_for_long(case: Case) -> Outcome:
 
 
 @pytest.mark.process
-def test_a_sweep_that_is_interrupted_ends_its_processes_in_the_middle_of_a_case(tmp_path: Path) -> None:
+def test_a_sweep_that_is_interrupted_ends_its_processes_in_the_middle_of_a_case(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(KeyboardInterrupt):
-        list(sweep([Case(seed=seed, text=str(tmp_path)) for seed in range(4)], 2, run_for_long))
+        list(sweep([Case(seed=seed, text=str(tmp_path)) for seed in range(40)], 2, run_for_long))
+    assert capfd.readouterr().err == ""
     assert active_children() == []
     assert list(tmp_path.iterdir()) == [], "no case came to its end, and none left files"
