@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import client
+from model.own_name import PREFIX
 from tests.unit.source_tree import PACKAGES, ROOT, Source, shipped, texts
 
 MAX_ENTRIES = 16
@@ -123,6 +124,17 @@ def test_people_import_these_names_and_no_others() -> None:
         "TransactionState",
     ]
     assert all(hasattr(client, name) for name in client.__all__)
+    assert set(client.__all__) <= set(dir(client))
+    assert not hasattr(client, "Produser")
+
+
+def test_a_strategy_is_imported_without_the_connections_of_a_client() -> None:
+    needed = "client.allocate.registry, client.rebalance.plan, client.instance.schedule"
+    code = f"import sys, {', '.join(PREFIX + name for name in needed.split(', '))}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = {name.removeprefix(PREFIX) for name in done.stdout.split()}
+    assert "client.allocate.registry" in imported
+    assert imported.isdisjoint({"asyncio", "remoting", "client.admin", "client.instance.instance"})
 
 
 def test_every_room_has_a_door() -> None:
