@@ -112,9 +112,12 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Convert the project's errors, Ctrl-C and SIGTERM to an exit code and one line; `run` does this for coroutines."""
+    """Convert the project's errors, Ctrl-C and SIGTERM to an exit code and one line; `run` does this for coroutines.
+
+    Garbage is collected rarely, as in `run`: a trace is millions of objects that live to the end of the command.
+    """
     try:
-        with interruptible():
+        with interruptible(), _rare_collections():
             yield
     except KeyboardInterrupt:
         print_error("stopped before it was finished")
