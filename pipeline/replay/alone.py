@@ -40,8 +40,7 @@ def collect_events(files: Sequence[Path], report: Callable[[str], object] = lamb
 
 def try_all(recorded: RecordedGroup, rules: Sequence[Rules], capacity_per_s: float | None = None) -> list[TriedRules]:
     """Replay a trace under each of these rules, in their order."""
-    trials = Trials(recorded, capacity_per_s)
-    return [trials.run(each) for each in rules]
+    return Trials(recorded, capacity_per_s).run(rules)
 
 
 def write_costs(tried: Sequence[TriedRules], folder: Path) -> None:

@@ -12,7 +12,7 @@ from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
 from model.limits import MEMBER_EXPIRY_S
-from pipeline.replay.costs import Costs, compute_costs, estimate_capacity
+from pipeline.replay.costs import Costs, compute_all_costs, estimate_capacity
 from pipeline.replay.recorded import RecordedGroup, groups_in, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
@@ -28,7 +28,7 @@ COSTS_SCHEMA = (
 )
 MAX_CONFIGURATIONS = 10_000
 MAX_KNOWN = 64
-"""Outcomes whose costs are kept; equal ones are near each other in the grid, and one holds the moves of a trace."""
+"""Outcomes that are kept; equal ones are near each other in the grid, and one holds the moves of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,25 +173,38 @@ class Trials:
         self._known: dict[tuple[Any, ...], Costs] = {}
         self._targets: dict[str, MemberTargets] = {}  # by strategy
 
-    def run(self, rules: Rules) -> TriedRules:
-        """Replay the trace under these rules and compute the costs."""
+    def run(self, rules: Sequence[Rules]) -> list[TriedRules]:
+        """Replay the trace under each of these rules and compute the costs."""
+        parts = (rules[first : first + MAX_KNOWN] for first in range(0, len(rules), MAX_KNOWN))
+        return [tried for part in parts for tried in self._run_part(part)]
+
+    def _run_part(self, rules: Sequence[Rules]) -> Iterator[TriedRules]:
+        outcomes = [self._replay(each) for each in rules]
+        keys = [
+            (each.handover, outcome.moves, outcome.spans, outcome.alive, outcome.expired)
+            for each, outcome in zip(rules, outcomes, strict=True)
+        ]
+        new = {
+            key: (each.handover, outcome)
+            for key, each, outcome in zip(keys, rules, outcomes, strict=True)
+            if key not in self._known
+        }
+        costs = compute_all_costs(self._recorded, list(new.values()), self._capacity_per_s)
+        known = {**self._known, **dict(zip(new, costs, strict=True))}
+        self._known = {key: known[key] for key in keys}
+        for each, key, outcome in zip(rules, keys, outcomes, strict=True):
+            yield TriedRules(each, known[key], outcome.passes)
+
+    def _replay(self, rules: Rules) -> ReplayOutcome:
         targets = self._targets.get(rules.strategy)
         if targets is None:
             targets = self._targets[rules.strategy] = MemberTargets(self._recorded.group, rules.strategy)
-        outcome = replay(self._recorded, rules, targets)
-        key = (rules.handover, outcome.moves, outcome.spans, outcome.alive, outcome.expired)
-        costs = self._known.get(key)
-        if costs is None:
-            costs = compute_costs(self._recorded, rules.handover, outcome, self._capacity_per_s)
-            if len(self._known) >= MAX_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[key] = costs
-        return TriedRules(rules, costs, outcome.passes)
+        return replay(self._recorded, rules, targets)
 
 
 def try_rules(recorded: RecordedGroup, rules: Rules, capacity_per_s: float | None = None) -> TriedRules:
     """Replay a trace under some rules and compute the costs."""
-    return Trials(recorded, capacity_per_s).run(rules)
+    return Trials(recorded, capacity_per_s).run([rules])[0]
 
 
 def as_recorded(recorded: RecordedGroup, replayed: TriedRules) -> TriedRules:

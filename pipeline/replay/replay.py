@@ -16,7 +16,7 @@ requests a lease too early is refused, and runs a pass when the lease is release
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,8 +33,6 @@ from pipeline.replay.rules import Handover, Rules, leaves_under, member_views, s
 from pipeline.replay.targets import Members, MemberTargets, RouteId
 from pipeline.replay.trace_lookup import NEAR_MS, SAME_MS, TraceLookup
 
-_NO_CHANGE = plan_rebalance((), ())
-"""The plan of most passes: it revokes and acquires nothing, and `keep` is not used here."""
 _OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
 
 
@@ -76,6 +74,18 @@ class _Member:
     lives: int = 0
     missed: dict[MessageQueue, float] = field(default_factory=dict)
     """Leases that ended while the member was disconnected -> the time at which it notices."""
+    subscribed: dict[int, _Subscribed] = field(default_factory=dict)
+    """Number of a member list -> what the member knows under it, as long as its route stays."""
+
+
+@dataclass(slots=True)
+class _Subscribed:
+    route: RouteId
+    """The part of the member's route that it subscribes to."""
+    of_others: tuple[str, ...]
+    """The topics that only other members subscribe to."""
+    target: frozenset[MessageQueue] | None = None
+    """None before the first pass, and if there are topics of others, whose routes may change."""
 
 
 @dataclass(slots=True)
@@ -117,12 +127,10 @@ class _Replay:
         self._alive: list[tuple[float, float, str]] = []
         self._expired: list[Move] = []
         self._passes = 0
-        self._readable: dict[tuple[MessageQueue, ...], frozenset[MessageQueue]] = {}
         self._changes = shifted_changes(recorded.changes, rules)
         self._change_at = [change.at_ms for change in self._changes]
         self._versions = [change.version for change in recorded.changes]
         self._views = [(targets.number_of(members), members) for members in member_views(self._changes)]
-        self._topics: dict[tuple[str, int, RouteId], tuple[RouteId, tuple[str, ...]]] = {}
 
     def run(self) -> ReplayOutcome:
         self._schedule_all()
@@ -223,6 +231,7 @@ class _Replay:
     def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...], _at_ms: float) -> None:
         member = self._member(client)
         member.route = tuple(sorted({**dict(member.route), topic: queues}.items()))
+        member.subscribed.clear()
 
     def _stop(self, client: str, at_ms: float) -> None:
         member = self._members.get(client)
@@ -327,10 +336,13 @@ class _Replay:
         if self._is_over(running) or client not in members:
             self._at(at_ms, lambda end_ms: self._end(running, end_ms))
             return
-        route, of_others = self._subscribed(client, view, members, member.route)
-        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in of_others}
-        running.target = self._targets.target(client, view, members, route, others)
-        plan = _NO_CHANGE if member.owned.keys() == running.target else plan_rebalance(member.owned, running.target)
+        running.target = self._target(client, view, members, at_ms)
+        if member.owned.keys() == running.target:  # as in most passes
+            member.reacquire, member.missed = {}, {}
+            end_ms = at_ms if running.recorded is None else running.recorded.end_ms
+            self._at(max(at_ms, end_ms), partial(self._end, running))
+            return
+        plan = plan_rebalance(member.owned, running.target)
         for queue in plan.revoke:
             self._stop_consuming(client, queue, at_ms, "revoked")
         member.reacquire = {}
@@ -362,15 +374,20 @@ class _Replay:
             number = bisect_right(self._change_at, (running.begin_ms + at_ms) / 2)
         return self._views[number]
 
-    def _subscribed(self, client: str, view: int, members: Members, route: RouteId) -> tuple[RouteId, tuple[str, ...]]:
-        """Return the part of a member's route that it subscribes to, and the topics that only others subscribe to."""
-        key = (client, view, route)
-        found = self._topics.get(key)
-        if found is None:
-            own = tuple((topic, queues) for topic, queues in route if topic in members[client])
+    def _target(self, client: str, view: int, members: Members, at_ms: float) -> frozenset[MessageQueue]:
+        member = self._members[client]
+        known = member.subscribed.get(view)
+        if known is None:
+            own = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
             of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
-            found = self._topics[key] = (own, tuple(sorted(of_others)))
-        return found
+            known = member.subscribed[view] = _Subscribed(own, tuple(sorted(of_others)))
+        if known.target is not None:
+            return known.target
+        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in known.of_others}
+        target = self._targets.target(client, view, members, known.route, others)
+        if not others:
+            known.target = target
+        return target
 
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
         member = self._members[running.client]
@@ -381,7 +398,8 @@ class _Replay:
                 member.reacquire[queue] = None
                 continue
             served = self._recorded.routes.at(queue.topic, at_ms)
-            if queue not in self._readable.setdefault(served, frozenset(served)):
+            place = bisect_left(served, queue)
+            if place == len(served) or served[place] != queue:
                 continue  # the topic has fewer queues now, which the member does not know yet
             lease = self._leases.setdefault(queue, _Lease())
             if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:

@@ -58,6 +58,17 @@ def test_costs_that_are_kept_from_equal_outcomes_are_those_of_a_fresh_replay(mon
     assert try_all(recorded, rules, 3.0) == [try_rules(recorded, each, 3.0) for each in rules]
 
 
+@pytest.mark.parametrize("cells", [1, 6_000])
+def test_lags_that_are_estimated_together_are_those_of_each_replay_alone(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded, rules = read_group(golden_events(), None), GRID.rules()
+    alone = [try_rules(recorded, each, 8.0) for each in rules]
+    assert len({each.costs.lag_p99 for each in alone}) > 2
+    monkeypatch.setattr("pipeline.replay.costs.MAX_CELLS", cells)
+    assert try_all(recorded, rules, 8.0) == alone
+
+
 def test_the_table_replaces_what_was_in_its_folder(tmp_path: Path) -> None:
     rules = GRID.rules()[:3]
     tried = try_all(read_group(golden_events(), None), rules)
