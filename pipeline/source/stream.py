@@ -48,6 +48,9 @@ from pipeline.source.queue_reader import MessagesLost
 from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes, session_cores
 from pipeline.wire import WireClient
 
+SAMPLE_INTERVAL_S = 10.0
+"""How long a stream plans with the mean size of some messages before it reads others."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -103,6 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gone: set[MessageQueue] = set()
         self._reported: dict[MessageQueue, str] = {}
         self._waiting_since: float | None = None
+        self._sampled_bytes = self._sampled_at = 0.0
 
     # --- offsets, on the driver --------------------------------------------------------------------------------------
 
@@ -188,8 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner()
         assert self._client is not None, "the planner has it"
         client, options = self._client, self._options
-        size = partial(sampled_bytes, client, options)
-        return plan_tasks(ranges, options, size, client.last_masters, session_cores())
+        return plan_tasks(ranges, options, partial(self._mean_bytes, client), client.last_masters, session_cores())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing; see the module header."""
@@ -212,6 +215,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._client is None:
             self._client = open_client(self._options)
         return Planner(self._client, self._options)
+
+    def _mean_bytes(self, client: WireClient, some: list[Range]) -> float:
+        """Return the mean size of a message; most batches use the sample of an earlier one, which takes requests."""
+        now = self._now()
+        if not self._sampled_bytes or now - self._sampled_at >= SAMPLE_INTERVAL_S:
+            self._sampled_bytes, self._sampled_at = sampled_bytes(client, self._options, some), now
+        return self._sampled_bytes
 
     def _begin(self, queue: MessageQueue, starts: Offsets) -> int:
         """Return the offset at which the next batch begins to read a queue."""
