@@ -37,9 +37,10 @@ def acknowledge(connection: GrpcConnection, call: GrpcCall, request: Any) -> Grp
         )
     group = required_group(request.group)
     handles: list[Handle | GrpcRefused] = []
+    broker = connection.facts.broker_name()
     for entry in entries:
         try:
-            handles.append(parse_handle(entry.receipt_handle, connection.facts.broker_name()))
+            handles.append(parse_handle(entry.receipt_handle, broker))
         except GrpcRefused as error:
             handles.append(error)
     offsets: dict[tuple[str, int, int], list[int]] = {}
@@ -51,22 +52,20 @@ def acknowledge(connection: GrpcConnection, call: GrpcCall, request: Any) -> Grp
     def answer(answer_header: dict[str, Any], body: bytes | None, code: int) -> list[Any]:
         dead_rows: Any = msgpack.unpackb(body or b"\x90")
         dead = {tuple(row) for row in dead_rows}
-        results = []
+        response, all_ok = MESSAGES["AckMessageResponse"](), status(proto.OK)
+        codes = set()
         for entry, handle in zip(entries, handles, strict=True):
+            result = response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
             if isinstance(handle, GrpcRefused):
-                result = status(handle.code, str(handle))
+                result.status.CopyFrom(status(handle.code, str(handle)))
             elif (handle.topic, handle.queue_id, handle.offset) in dead:
-                result = status(proto.INVALID_RECEIPT_HANDLE, _DEAD_HANDLE)
+                result.status.CopyFrom(status(proto.INVALID_RECEIPT_HANDLE, _DEAD_HANDLE))
             else:
-                result = status(proto.OK)
-            results.append(
-                MESSAGES["AckMessageResultEntry"](
-                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=result
-                )
-            )
-        codes = {result.status.code for result in results}
-        overall = results[0].status if len(codes) == 1 else status(proto.MULTIPLE_RESULTS, "see the entries")
-        return [MESSAGES["AckMessageResponse"](status=overall, entries=results)]
+                result.status.CopyFrom(all_ok)
+            codes.add(result.status.code)
+        several = status(proto.MULTIPLE_RESULTS, "see the entries")
+        response.status.CopyFrom(response.entries[0].status if len(codes) == 1 else several)
+        return [response]
 
     if not rows:
         return answer({}, None, 0)

@@ -32,7 +32,7 @@ from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, to_duration
-from rocketmq.grpc.receiving import required_group, stored_message, to_expression
+from rocketmq.grpc.receiving import fill_stored, required_group, to_expression
 from rocketmq.grpc.sending import producer_heartbeat
 from rocketmq.grpc.status import GrpcRefused, status
 
@@ -230,9 +230,9 @@ def verify_message(connection: GrpcConnection, opaque: int, header: Mapping[str,
     """Translate the request that a consumer consumes one message now."""
     record = next(iter_records(body or b""))
     place = header["topic"], header["topic"], header["queue_id"], record.queue_offset, record.stored_ms
-    message = stored_message(connection, *place, record.payload)
-    message.system_properties.delivery_attempt = record.times_delivered + 1
-    command = MESSAGES["VerifyMessageCommand"](nonce=_nonce(opaque, header), message=message)
+    command = MESSAGES["VerifyMessageCommand"](nonce=_nonce(opaque, header))
+    fill_stored(command.message, connection, *place, record.payload)
+    command.message.system_properties.delivery_attempt = record.times_delivered + 1
     return MESSAGES["TelemetryCommand"](status=status(proto.OK), verify_message_command=command)
 
 

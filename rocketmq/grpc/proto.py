@@ -170,6 +170,11 @@ def duration_ms(duration: Any) -> int:
     return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
 
 
+def set_time(part: Any, ms: int) -> None:
+    """Set a Duration or Timestamp of a message to milliseconds."""
+    part.seconds, part.nanos = ms // 1000, ms % 1000 * 1_000_000
+
+
 def to_duration(ms: int) -> Any:
     """A Duration of milliseconds."""
     return MESSAGES["Duration"](seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)

@@ -31,7 +31,7 @@ from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import Handle
 from rocketmq.grpc.http2 import GrpcCall
-from rocketmq.grpc.proto import MESSAGES, duration_ms, to_duration, to_timestamp
+from rocketmq.grpc.proto import MESSAGES, duration_ms, set_time, to_timestamp
 from rocketmq.grpc.routes import readable_brokers, required_topic
 from rocketmq.grpc.sending import TRACE_CONTEXT
 from rocketmq.grpc.status import GrpcRefused, status
@@ -116,15 +116,17 @@ def _translate_messages(
     code: int,
 ) -> list[Any]:
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
+    answer = MESSAGES["ReceiveMessageResponse"]
     messages: list[Any] = []
     mismatched: list[list[Any]] = []  # of another tag with the same hash
     for topic, queue_id, token, _, attempts, records in batches:
         delivered, excluded = [], []
         for record, attempt in zip(iter_records(records), attempts, strict=True):
             handle = Handle(connection.facts.broker_name(), topic, queue_id, record.queue_offset, token)
-            message = _message(connection, request_header, handle, record, attempt)
-            if tags is None or topic != request_header["topic"] or message.system_properties.tag in tags:
-                messages.append(message)
+            found = answer()
+            _fill_delivered(found.message, connection, request_header, handle, record, attempt)
+            if tags is None or topic != request_header["topic"] or found.message.system_properties.tag in tags:
+                messages.append(found)
                 delivered.append(record.queue_offset)
             else:
                 excluded.append(record.queue_offset)
@@ -134,41 +136,47 @@ def _translate_messages(
             mismatched.append([topic, queue_id, token, excluded])
     if mismatched:
         delivery.send(RequestCode.ACK_MESSAGE, mismatched)
-    answer = MESSAGES["ReceiveMessageResponse"]
     if not messages:
         return [answer(status=status(proto.MESSAGE_NOT_FOUND, "no message has come"))]
     return [
         answer(status=status(proto.OK)),
-        *(answer(message=message) for message in messages),
+        *messages,
         answer(delivery_timestamp=to_timestamp(connection.facts.now_ms())),
     ]
 
 
-def _message(
-    connection: GrpcConnection, request_header: Mapping[str, Any], handle: Handle, record: StoredRecord, attempt: int
-) -> Any:
-    """A delivered message, with its handle."""
-    message = stored_message(
-        connection,
-        handle.topic,
-        request_header["topic"],
-        handle.queue_id,
-        record.queue_offset,
-        record.stored_ms,
-        record.payload,
-    )
-    system = message.system_properties
+def _fill_delivered(
+    message: Any,
+    connection: GrpcConnection,
+    request_header: Mapping[str, Any],
+    handle: Handle,
+    record: StoredRecord,
+    attempt: int,
+) -> None:
+    """Fill in a delivered message, with its handle."""
+    topic, place = request_header["topic"], (handle.queue_id, record.queue_offset)
+    fill_stored(message, connection, handle.topic, topic, *place, record.stored_ms, record.payload)
+    system, invisible_ms = message.system_properties, request_header["invisible_ms"]
     system.receipt_handle, system.delivery_attempt = handle.text(), attempt
-    system.invisible_duration.CopyFrom(to_duration(request_header["invisible_ms"]))
-    return message
+    set_time(system.invisible_duration, invisible_ms)
 
 
-def stored_message(
-    connection: GrpcConnection, stored_in: str, topic: str, queue_id: int, offset: int, stored_ms: int, payload: bytes
-) -> Any:
-    """A stored message as clients read it; a payload that is not one of our messages is delivered as a body.
+def fill_stored(
+    message: Any,
+    connection: GrpcConnection,
+    stored_in: str,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    stored_ms: int,
+    payload: bytes,
+) -> None:
+    """Fill in a stored message as clients read it; a payload that is not one of our messages is delivered as a body.
+
+    Parts of a message are set where they are: to build and copy each of them takes twice the time.
 
     Args:
+        message: an empty message, in the answer or command that it is sent with.
         connection: the connection of the client.
         stored_in: topic of the queue; the retry topic of a message that came from there.
         topic: topic of the answer, unless the message names the one to which it was sent.
@@ -179,31 +187,27 @@ def stored_message(
     """
     found = decode_payload(payload, stored_in)
     body, properties, _, born_ms = found or (payload, {}, 0, stored_ms)
+    message.topic.name = properties.get(RETRY_TOPIC, topic)
+    message.body = body
+    system = message.system_properties
+    system.tag = properties.get(TAGS, "")
+    system.keys.extend(properties.get(KEYS, "").split())
+    system.message_id = properties.get(UNIQ_KEY, "")
+    # The one digest of which every client computes the same text.
+    digest = system.body_digest
+    digest.type, digest.checksum = proto.MD5, hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = proto.IDENTITY
     message_group = properties.get(MESSAGE_GROUP, "")
-    system = MESSAGES["SystemProperties"](
-        tag=properties.get(TAGS, ""),
-        keys=properties.get(KEYS, "").split(),
-        message_id=properties.get(UNIQ_KEY, ""),
-        # The one digest of which every client computes the same text.
-        body_digest=MESSAGES["Digest"](
-            type=proto.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-        ),
-        body_encoding=proto.IDENTITY,
-        message_type=proto.FIFO if message_group else proto.NORMAL,
-        born_timestamp=to_timestamp(born_ms),
-        store_timestamp=to_timestamp(stored_ms),
-        store_host=connection.address,
-        queue_id=queue_id,
-        queue_offset=offset,
-        message_group=message_group,
-        trace_context=properties.get(TRACE_CONTEXT, ""),
-    )
-    return MESSAGES["Message"](
-        topic=MESSAGES["Resource"](name=properties.get(RETRY_TOPIC, topic)),
-        user_properties={name: value for name, value in properties.items() if name not in _SYSTEM_PROPERTIES},
-        system_properties=system,
-        body=body,
-    )
+    system.message_type = proto.FIFO if message_group else proto.NORMAL
+    system.message_group = message_group
+    set_time(system.born_timestamp, born_ms)
+    set_time(system.store_timestamp, stored_ms)
+    system.store_host = connection.address
+    system.queue_id, system.queue_offset = queue_id, offset
+    system.trace_context = properties.get(TRACE_CONTEXT, "")
+    for name, value in properties.items():
+        if name not in _SYSTEM_PROPERTIES:
+            message.user_properties[name] = value
 
 
 def query_assignment(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:

@@ -19,7 +19,7 @@ from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import TransactionId, parse_transaction_id
 from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES
-from rocketmq.grpc.receiving import stored_message
+from rocketmq.grpc.receiving import fill_stored
 from rocketmq.grpc.routes import required_topic
 from rocketmq.grpc.status import GrpcRefused, status
 from rocketmq.pulling import decode_payload
@@ -60,9 +60,8 @@ def check(connection: GrpcConnection, opaque: int, header: Mapping[str, Any], bo
     found = decode_payload(payload, topic)
     if found is None:
         return None
-    message = stored_message(connection, topic, topic, header["queue_id"], offset, found[-1], payload)
-    message.system_properties.message_type = proto.TRANSACTION
-    command = MESSAGES["RecoverOrphanedTransactionCommand"](
-        message=message, transaction_id=TransactionId(connection.facts.broker_name(), offset).text()
-    )
+    transaction_id = TransactionId(connection.facts.broker_name(), offset).text()
+    command = MESSAGES["RecoverOrphanedTransactionCommand"](transaction_id=transaction_id)
+    fill_stored(command.message, connection, topic, topic, header["queue_id"], offset, found[-1], payload)
+    command.message.system_properties.message_type = proto.TRANSACTION
     return MESSAGES["TelemetryCommand"](status=status(proto.OK), recover_orphaned_transaction_command=command)
