@@ -16,7 +16,7 @@ from typing import Any
 
 import msgpack
 
-from model.errors import InvalidParameter
+from model.errors import InvalidParameter, RlabError
 from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_POP_BATCH
@@ -34,7 +34,7 @@ from rocketmq.grpc.http2 import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, to_duration
 from rocketmq.grpc.receiving import fill_stored, required_group, to_expression
 from rocketmq.grpc.sending import producer_heartbeat
-from rocketmq.grpc.status import GrpcRefused, status
+from rocketmq.grpc.status import GrpcRefused, status, status_of
 
 _SEND_ATTEMPTS, _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, _PAUSE_FACTOR = 3, 10, 1_000, 2.0
 """How a producer tries again. RocketMQ: ClientConfig of the proxy."""
@@ -76,16 +76,19 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
         settings.publishing.max_body_size, settings.publishing.validate_message_type = MAX_BODY_BYTES, True
         topics = [each.name for each in client_settings.publishing.topics if _is_group_name(each.name)]
         return _producer_settings(connection, client_id_of(call), topics, settings)
+    return _consumer_settings(connection, call, client_settings, settings)
+
+
+def _consumer_settings(
+    connection: GrpcConnection, call: GrpcCall, client_settings: Any, settings: Any
+) -> GrpcRequest | list[Any]:
+    """Make a consumer a member of its group, and answer with the settings of the group.
+
+    Without settings clients do not start, and those for Go and Java do not report why they were refused. With the
+    settings of any group they start, and report the refusal of the first receive.
+    """
     _check_client_type(client_settings.client_type)
     group = required_group(client_settings.subscription.group)
-    filters = {each.topic.name: to_expression(each.expression) for each in client_settings.subscription.subscriptions}
-    connection.record_subscriptions(call, group, filters)
-    if filters:
-        # A new group begins now. RocketMQ's clients send the first heartbeat and the first receive a second later, and
-        # the messages of this second, after the start of a consumer has returned, would lie before its beginning.
-        joining = _member_heartbeat(connection, client_id_of(call), group)
-        connection.send_own_request(RequestCode.HEART_BEAT, {}, joining)
-
     settings.subscription.CopyFrom(client_settings.subscription)
     settings.subscription.receive_batch_size = MAX_POP_BATCH
     settings.subscription.long_polling_timeout.CopyFrom(to_duration(_POLL_MS))
@@ -103,10 +106,27 @@ def telemetry(connection: GrpcConnection, call: GrpcCall, command: Any) -> GrpcR
         adopted = adopt(group_config[-1], pauses_ms, fifo=fifo)
         return [MESSAGES["TelemetryCommand"](status=status(proto.OK), settings=adopted)]
 
-    # Without settings clients do not start, and those for Go and Java do not report why they were refused. With the
-    # settings of any group they start, and report the refusal of the first receive.
     refusal = MESSAGES["TelemetryCommand"](settings=adopt(OWN_ATTEMPTS, (), fifo=False))
+    try:
+        _join(connection, call, group, client_settings.subscription.subscriptions)
+    except RlabError as error:  # a wrong filter
+        refusal.status.CopyFrom(status_of(error.code or ResponseCode.SYSTEM_ERROR, str(error)))
+        return [refusal]
     return GrpcRequest(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group}, None, answer, refusal=refusal)
+
+
+def _join(connection: GrpcConnection, call: GrpcCall, group: str, subscriptions: Sequence[Any]) -> None:
+    """Make a consumer a member, so that a new group begins now.
+
+    RocketMQ's clients send the first heartbeat and the first receive a second after the start of a consumer has
+    returned, and the messages of this second would lie before the beginning of the group.
+    """
+    connection.record_subscriptions(
+        call, group, {each.topic.name: to_expression(each.expression) for each in subscriptions}
+    )
+    if subscriptions:
+        body = _member_heartbeat(connection, client_id_of(call), group)
+        connection.send_own_request(RequestCode.HEART_BEAT, {}, body)
 
 
 def heartbeat(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest | list[Any]:

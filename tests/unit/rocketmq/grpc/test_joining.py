@@ -95,6 +95,22 @@ async def test_a_consumer_gets_the_settings_of_its_group(world: World) -> None:
 
 
 @simulated
+async def test_a_consumer_with_a_wrong_filter_gets_settings_and_the_reason(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic("t")
+    client = await GrpcClient.connect(world)
+    command = consumer_settings()
+    expression = command.settings.subscription.subscriptions[0].expression
+    expression.type, expression.expression = proto.SQL, "a >>> 3"
+    answer = client.say(client.open("Telemetry"), command, end=False)
+    await world.sleep(0.1)
+    found = last_of(answer.messages)
+    assert (found.status.code, found.settings.backoff_policy.max_attempts) == (proto.ILLEGAL_FILTER, 16)
+    assert "a >>> 3" in found.status.message
+    assert members(world) == {}
+
+
+@simulated
 async def test_a_new_group_receives_what_is_sent_after_the_settings_of_its_consumer(world: World) -> None:
     await world.start_broker()
     await world.peer("a").put_topic("t")
