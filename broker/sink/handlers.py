@@ -6,6 +6,8 @@ commits the batch, or aborts it. `service.py` and `broker_sets.py` decide; only 
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import msgpack
 
 from broker.durability.answers import answer
@@ -59,7 +61,7 @@ class SinkHandlers(Feature):
             messages = staged_messages(body)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
-        for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
+        for topic, queue_id in dict.fromkeys(map(itemgetter(0, 1), messages)):
             entry = self._topics.writable(topic, queue_id, connection)
             check_types(entry, (payload for to, at, _, payload in messages if (to, at) == (topic, queue_id)))
         if self._core.has_access_control:

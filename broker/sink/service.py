@@ -20,13 +20,16 @@ Until step 3 consumers may see the beginning of a batch; the rest of it always f
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from broker.durability.answers import WriteCallback
 from broker.feature import Core, Feature
-from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
+from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, unpack_chunk
 from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
@@ -44,6 +47,8 @@ logger = logging.getLogger(__name__)
 PUBLISHED_AT_ONCE = 2_000
 _RETRY_S = 1.0
 _EXPIRY_SCAN_S = 600.0
+_TARGET = itemgetter(0, 1)
+"""The topic and queue of a staged message."""
 
 
 class _Publishing:
@@ -82,7 +87,7 @@ class Sink(Feature):
         self._topics = topics.table
         self._topic_id = topics.ensure_own(STAGE_TOPIC).topic_id
         self._queue: deque[_Publishing] = deque()
-        self._chunk: tuple[int, list[StagedMessage]] | None = None
+        self._chunk: tuple[int, Sequence[StagedMessage]] | None = None
         self._is_writing = False
         self._dropped = LogLines()
         self._next_scan = core.loop.time() + _EXPIRY_SCAN_S
@@ -104,7 +109,7 @@ class Sink(Feature):
         attempt: Attempt,
         seq: int,
         body: bytes,
-        messages: list[StagedMessage],
+        messages: Sequence[StagedMessage],
         staged: WriteCallback,
         sharer: Sharer = NO_SHARER,
     ) -> None:
@@ -120,9 +125,7 @@ class Sink(Feature):
             return
         self.table.check_room(attempt.query_id, sharer)
         self.table.hold(attempt.query_id, sharer.number)
-        counts: dict[tuple[str, int], int] = {}
-        for topic, queue_id, _, _ in messages:
-            counts[(topic, queue_id)] = counts.get((topic, queue_id), 0) + 1
+        counts = Counter(map(_TARGET, messages))
         offset = self._store.append(self._topic_id, 0, body, 0)
         chunk = Chunk(seq, offset, tuple(counts.items()), int(self._core.clock_ms()), sharer.number)
         self._sinks.save_chunk(attempt, chunk)
@@ -243,26 +246,29 @@ class Sink(Feature):
         end = first + PUBLISHED_AT_ONCE
         targets: dict[tuple[str, int], None] = {}
         skip = dict(publishing.skip)
-        for topic, queue_id, tag_hash, payload in messages[first:end]:
+        # Tasks sort the messages of a chunk by queue, so the messages of a queue are appended together.
+        for (topic, queue_id), some in groupby(messages[first:end], _TARGET):
             entry = self._topics.get(topic)
             if entry is None:
-                text = "a staged message for topic %r is dropped: the topic was deleted"
+                text = "staged messages for topic %r are dropped: the topic was deleted"
                 self._dropped.warning(logger, self._core.loop.time(), text, topic)
-            elif skip.get((entry.topic_id, queue_id)):
-                skip[(entry.topic_id, queue_id)] -= 1
-            else:
-                self._store.append(entry.topic_id, queue_id, payload, tag_hash, flags=SINK_FLAG)
+                continue
+            key, rows = (entry.topic_id, queue_id), [(payload, tag_hash) for _, _, tag_hash, payload in some]
+            if known := min(skip.get(key, 0), len(rows)):
+                skip[key] -= known
+            if known < len(rows):
+                self._store.append_batch(*key, rows[known:], flags=SINK_FLAG)
                 targets[(topic, queue_id)] = None
         return _Slice(list(targets), (number, end) if end < len(messages) else (number + 1, 0), skip)
 
-    def _read(self, offset: int) -> list[StagedMessage]:
+    def _read(self, offset: int) -> Sequence[StagedMessage]:
         # The chunk that was read last is mostly the one that is needed next.
         if self._chunk is not None and self._chunk[0] == offset:
             return self._chunk[1]
         record = self._store.read_one(self._topic_id, 0, offset)
         if record is None:
             raise StoreError(f"the staged chunk {offset} is no longer stored: check the disk")
-        messages = staged_messages(record.payload)
+        messages = unpack_chunk(record.payload)
         self._chunk = (offset, messages)
         return messages
 

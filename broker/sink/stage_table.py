@@ -28,6 +28,7 @@ from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 StagedMessage = tuple[str, int, int, bytes]
 """(topic, queue id, tag hash, payload)."""
+_FIELDS = 4
 
 
 class Attempt(NamedTuple):
@@ -209,20 +210,37 @@ class StageTable:
         return gone
 
 
-def staged_messages(body: bytes | None) -> list[StagedMessage]:
-    """Decode the body of a stage request, which is also the payload of a record in the stage topic.
+def staged_messages(body: bytes | None) -> tuple[StagedMessage, ...]:
+    """Decode and check the body of a stage request.
 
     Raises:
         ValueError, TypeError: it is not an array of messages.
     """
-    chunk: Any = msgpack.unpackb(body or b"", use_list=False)
+    chunk = unpack_chunk(body or b"")
     if type(chunk) is not tuple or not chunk:
         raise ValueError("the body must be an array of messages, not empty")
-    for message in chunk:
-        if type(message) is not tuple or [type(part) for part in message] != [str, int, int, bytes]:
-            raise ValueError("a message must be [topic, queue id, tag hash, payload]")
-        if message[1] < 0 or not -(2**31) <= message[2] < 2**31 or len(message[3]) > MAX_PAYLOAD_BYTES:
-            raise ValueError(
-                f"a queue id is not negative, a tag hash has 32 bits, a payload at most {MAX_PAYLOAD_BYTES} bytes"
-            )
-    return list(chunk)
+    # One expression for the good case, which nearly all chunks are.
+    if set(map(type, chunk)) != {tuple} or not all(
+        [
+            len(message) == _FIELDS
+            and type(message[0]) is str
+            and type(message[1]) is type(message[2]) is int
+            and type(message[3]) is bytes
+            and message[1] >= 0
+            and -(2**31) <= message[2] < 2**31
+            and len(message[3]) <= MAX_PAYLOAD_BYTES
+            for message in chunk
+        ]
+    ):
+        raise ValueError(
+            "a message must be [topic, queue id, tag hash, payload]: the queue id is not negative, the tag hash has "
+            f"32 bits, and the payload at most {MAX_PAYLOAD_BYTES} bytes"
+        )
+    return chunk
+
+
+def unpack_chunk(payload: bytes) -> tuple[StagedMessage, ...]:
+    """Decode a stored chunk, which was checked when it was staged."""
+    unpacked: Any = msgpack.unpackb(payload, use_list=False)
+    chunk: tuple[StagedMessage, ...] = unpacked
+    return chunk

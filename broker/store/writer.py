@@ -132,14 +132,14 @@ class StoreWriter:
         buffer.append(record)
         return offset
 
-    def append_batch(self, topic_id: int, queue_id: int, messages: Sequence[tuple[bytes, int]]) -> int:
+    def append_batch(self, topic_id: int, queue_id: int, messages: Sequence[tuple[bytes, int]], flags: int = 0) -> int:
         """Buffer messages of one queue, each (payload, tag hash), and return the offset of the first one.
 
         They get consecutive offsets. The table of queues is read and changed once for all of them: a call of `append`
         for each would take an eighth more time, the write included.
 
         Raises:
-            ValueError: a payload is too long; none of the messages is buffered.
+            ValueError: a payload is too long, or a flag is the store's own; none of the messages is buffered.
         """
         if not messages:
             return self.next_offset(topic_id, queue_id)
@@ -151,12 +151,12 @@ class StoreWriter:
         records: list[bytes] = []
         entries: list[bytes] = []
         for offset, (payload, tag_hash) in enumerate(messages, first_offset):
-            record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, 0, 0, payload)
+            record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, flags, 0, payload)
             entries.append(_pack_entry(position, len(record), tag_hash, stored_ms))
             records.append(record)
             position += len(record)
-        if (longest := max(map(len, records))) > queue.longest_bytes:
-            self._check_length(queue, longest, 0)
+        if (longest := max(map(len, records))) > queue.longest_bytes or flags >= CONTROL_FLAG:
+            self._check_length(queue, longest, flags)
         if first_offset == queue.flushed_offset:
             self._batch_queues.append(queue)
         queue.row.entries += b"".join(entries)

@@ -179,6 +179,8 @@ class SinkTask:
             hashes, picked = hashes[is_now], picked[is_now]
         tails = _tails(hashes, payloads)
         keys: Sequence[MessageQueue | str] = queues
+        # Queues are sorted by broker. Staged rows are sorted by queue too: a broker publishes a queue at once.
+        order = np.argsort(picked, kind="stable")
         if self._stage is None:
             packed = concat_columns(constant(_TWO), tails, payloads)
         else:
@@ -187,7 +189,6 @@ class SinkTask:
             keys = list(dict.fromkeys(queue.broker_name for queue in queues))
             of_queue = {name: number for number, name in enumerate(keys)}
             picked = np.array([of_queue[queue.broker_name] for queue in queues])[picked]
-        order = np.argsort(picked, kind="stable")
         packed = packed.take(numbers(order, pa.int64()))
         picked, offsets, data = picked[order], offsets_of(packed), memoryview(packed.buffers()[2] or b"")
         firsts = np.flatnonzero(np.diff(picked, prepend=-1)).tolist()

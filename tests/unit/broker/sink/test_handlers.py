@@ -270,6 +270,8 @@ async def test_a_stage_that_could_not_be_written_is_not_there(world: World) -> N
         ({"a": 1}, "array of messages"),
         ([["t", 0, 0]], "must be"),
         ([["t", 0, 0, "text"]], "must be"),
+        ([["t", 0, 0, b"x"], ["t", True, 0, b"x"]], "must be"),
+        ([["t", 0, 0, b"x"], "text"], "must be"),
         ([["t", -1, 0, b"x"]], "not negative"),
         ([["t", 0, 2**31, b"x"]], "32 bits"),
         (b"\xc1", "SINK_STAGE"),

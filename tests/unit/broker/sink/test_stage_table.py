@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from broker.sink.stage_table import Attempt, Chunk, LastBatch, StageTable, staged_messages
+from broker.sink.stage_table import Attempt, Chunk, LastBatch, StageTable, staged_messages, unpack_chunk
 from model.errors import StageLost, SystemBusy
 
 
@@ -56,13 +56,11 @@ def test_a_query_that_is_long_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_chunk_is_read_as_it_was_packed() -> None:
-    assert staged_messages(msgpack.packb([["t", 1, -5, b"x"], ["u", 0, 0, b""]])) == [
-        ("t", 1, -5, b"x"),
-        ("u", 0, 0, b""),
-    ]
+    body = msgpack.packb([["t", 1, -5, b"x"], ["u", 0, 0, b""]])
+    assert staged_messages(body) == unpack_chunk(body) == (("t", 1, -5, b"x"), ("u", 0, 0, b""))
 
 
-@pytest.mark.parametrize("body", [None, b"", b"\x80", b"\x91\xc0"])
+@pytest.mark.parametrize("body", [None, b"", b"\x80", b"\x91\xc0", msgpack.packb([{"t": 0, 1: 0, 2: 0, b"x": 0}])])
 def test_what_is_not_a_chunk_is_refused(body: bytes | None) -> None:
     with pytest.raises((ValueError, TypeError, msgpack.UnpackException)):
         staged_messages(body)

@@ -10,7 +10,7 @@ from broker.store.disk.errors import StoreFull, StoreWriteFailed
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.segments.scan import MAX_RECORD_BYTES
-from model.record import CONTROL_FLAG, HEADER_BYTES, iter_records
+from model.record import CONTROL_FLAG, HEADER_BYTES, SINK_FLAG, iter_records
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
@@ -41,10 +41,13 @@ def test_a_batch_for_one_queue_gets_consecutive_offsets(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert store.append_batch(1, 0, [(b"a", 1), (b"b", 2)]) == 0
         assert store.append_batch(1, 0, []) == 2
-        assert store.append_batch(1, 0, [(b"c", 3)]) == 2
+        assert store.append_batch(1, 0, [(b"c", 3)], flags=SINK_FLAG) == 2
+        with pytest.raises(ValueError, match="flags"):
+            store.append_batch(1, 0, [(b"d", 4)], flags=CONTROL_FLAG)
         store.flush()
         body = store.read(1, 0, 0, max_n=9, max_bytes=2**20).body
-        assert [(record.payload, record.tag_hash) for record in iter_records(body)] == [(b"a", 1), (b"b", 2), (b"c", 3)]
+        found = [(record.payload, record.tag_hash, record.flags) for record in iter_records(body)]
+        assert found == [(b"a", 1, 0), (b"b", 2, 0), (b"c", 3, SINK_FLAG)]
 
 
 def test_a_batch_with_a_message_that_is_too_long_is_not_buffered_at_all(tmp_path: Path) -> None:

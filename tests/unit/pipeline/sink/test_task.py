@@ -69,6 +69,16 @@ def test_exactly_once_chunks_are_numbered_under_the_attempt_and_counted() -> Non
     assert sum(task.rows.values()) == 3 * MAX_BATCH_MESSAGES
 
 
+def test_exactly_once_the_rows_of_a_queue_lie_together_in_a_chunk_in_their_order() -> None:
+    cluster = FakeCluster("a", "b", queues=3)
+    write(cluster, numbered(60), stage=STAGE)
+    for *_, body in cluster.written:
+        assert [queue_id for _, queue_id, _, _ in body] == sorted(queue_id for _, queue_id, _, _ in body)
+        for queue_id in range(3):
+            of_queue = [int(body_of(payload)) for _, to, _, payload in body if to == queue_id]
+            assert of_queue == sorted(of_queue) != []
+
+
 def test_large_messages_go_in_requests_of_their_own() -> None:
     cluster = FakeCluster("a", queues=1)
     write(cluster, [b"x" * 400_000] * 5 + [b"y" * 3_000_000] * 2)
