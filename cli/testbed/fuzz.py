@@ -9,9 +9,10 @@ import typer
 from cli.options import Config, Json
 from model.counted import plural
 from model.errors import ConfigError, RlabError
-from process.output import print_note, print_outcome
+from process.output import print_note, print_outcome, report_progress
 from process.runtime import run
 from remoting.security.login import read_own_key
+from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:
     from testbed.fuzz.run import FuzzReport
@@ -59,13 +60,14 @@ def fuzz(
     It creates and deletes topics and groups: use a server of a test. The exit code is 1 if a request ends in an
     internal error, if one is answered by silence, twice or by a lost connection, if the server keeps a connection that
     was ended, takes no new one, or grows. A key of RLAB_KEY_FILE is proved on each connection; with --http the key of
-    RLAB_HTTP_KEY_FILE, or the token of RLAB_FAULT_TOKEN, in most requests.
+    RLAB_HTTP_KEY_FILE, or the token of RLAB_FAULT_TOKEN, in most requests. An interrupted run reports what it
+    has found.
 
     Example: rlab fuzz 127.0.0.1:10911 --seconds 60
     """
     # Imported here: every command of `rlab` would wait for the schemas of all requests.
     from testbed.fuzz.http_run import fuzz_http
-    from testbed.fuzz.run import FuzzPlan, Protocol, fuzz_server
+    from testbed.fuzz.run import FuzzPlan, FuzzReport, Protocol, fuzz_server
 
     async def main() -> None:
         if http + rocketmq + grpc > 1:
@@ -80,25 +82,34 @@ def fuzz(
             pid=pid,
             key=read_own_key(),
         )
-        report = await (fuzz_http if http else fuzz_server)(server, plan)
-        _show(report, as_json=json)
+        report = FuzzReport(seed)
+        try:
+            async with background_tasks() as tasks:
+                tasks.start_soon(report_progress, lambda: _counts(report))
+                await (fuzz_http if http else fuzz_server)(server, plan, report)
+        finally:
+            _show(report, as_json=json)
+        if report.found:
+            raise FuzzFailed(
+                f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
+                "smaller --skip the batches before it"
+            )
 
     run(main)
 
 
-def _show(report: FuzzReport, *, as_json: bool) -> None:
-    """Print a report. Raises: FuzzFailed."""
-    line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
+def _counts(report: FuzzReport) -> str:
     over = f"{plural(report.commands, 'command')} over {plural(report.connections, 'connection')}"
-    text = f"{over}, {len(report.found)} found"
+    return f"{over}, {len(report.found)} found"
+
+
+def _show(report: FuzzReport, *, as_json: bool) -> None:
+    """Print a report, also one of a run that was cut short."""
+    line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
+    text = _counts(report)
     for name, levels in report.levels.items():
         text += f", {name} {' '.join(f'{level:g}' for level in levels)}"
     details = {"codes": report.codes, "levels": report.levels, "found": report.found}
     print_outcome({**line, **details}, text, as_json=as_json)
     for found in report.found:
         print_note(found)
-    if report.found:
-        raise FuzzFailed(
-            f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
-            "smaller --skip the batches before it"
-        )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hpack import Decoder as HeaderDecoder
@@ -62,15 +63,17 @@ class GrpcAnswers:
 
     def feed(self, data: bytes) -> list[FuzzAnswer]:
         """See `FuzzDecoder`."""
-        self._buffer += data
+        stream, at = self._buffer + data, 0
         answers: list[FuzzAnswer] = []
-        while self.error is None and len(self._buffer) >= _HEAD_BYTES:
-            end = _HEAD_BYTES + int.from_bytes(self._buffer[:3])
-            if len(self._buffer) < end:
+        while self.error is None and len(stream) - at >= _HEAD_BYTES:
+            payload_at = at + _HEAD_BYTES
+            end = payload_at + int.from_bytes(stream[at : at + 3])
+            if len(stream) < end:
                 break
-            frame_type, flags, stream_id = self._buffer[3], self._buffer[4], int.from_bytes(self._buffer[5:9])
-            self._frame(frame_type, flags, stream_id, self._buffer[_HEAD_BYTES:end], answers)
-            self._buffer = self._buffer[end:]
+            stream_id = int.from_bytes(stream[at + 5 : payload_at])
+            self._frame(stream[at + 3], stream[at + 4], stream_id, stream[payload_at:end], answers)
+            at = end
+        self._buffer = stream[at:]
         return answers
 
     def _frame(self, frame_type: int, flags: int, stream_id: int, payload: bytes, answers: list[FuzzAnswer]) -> None:
@@ -145,9 +148,8 @@ class GrpcFrames(Frames):
         }
         if rng.random() < 0.05:
             headers["x-mq-client-id"] = rng.choice(("", "ü", "a b", "x" * 3_000))
-        encoder = HeaderEncoder()
-        encoder.header_table_size = 0
-        packed = encoder.encode([Header(name, value) for name, value in headers.items()], huffman=rng.random() < 0.5)
+        huffman = rng.random() < 0.5
+        packed = b"".join(_packed_header(name, value, huffman=huffman) for name, value in headers.items())
         return encode_http2_frame(_HEADERS, packed, stream_id, _END_HEADERS)
 
     def _length_prefixed(self, data: bytes) -> bytes:
@@ -233,6 +235,12 @@ class GrpcFrames(Frames):
         return self._headers(stream_id, _SERVICE + "SendMessage") + encode_http2_frame(
             _DATA, b"\0\0\0\1\0half", stream_id
         )
+
+
+@lru_cache(maxsize=1_024)
+def _packed_header(name: str, value: str, *, huffman: bool) -> bytes:
+    """One header, which refers to no other one: the same few headers are sent again and again."""
+    return HeaderEncoder().encode([Header(name, value)], huffman=huffman)
 
 
 def _data_frames(stream_id: int, body: bytes, *, end: bool) -> bytes:

@@ -32,8 +32,10 @@ CONTROL_TOKEN = "RLAB_FAULT_TOKEN"
 """Environment variable: the token of a control plane, as its announcement prints it."""
 
 
-async def fuzz_http(address: str, plan: FuzzPlan, environment: Mapping[str, str] = os.environ) -> FuzzReport:
-    """Fuzz one HTTP port.
+async def fuzz_http(
+    address: str, plan: FuzzPlan, report: FuzzReport | None = None, *, environment: Mapping[str, str] = os.environ
+) -> FuzzReport:
+    """Fuzz one HTTP port; a given report is filled in during the run, and returned.
 
     Raises:
         ConnectFailed: the port does not listen, or stopped listening.
@@ -43,7 +45,7 @@ async def fuzz_http(address: str, plan: FuzzPlan, environment: Mapping[str, str]
     """
     key = read_http_key(environment)
     token = environment.get(CONTROL_TOKEN, "") if key is None else key.text()
-    run = _Run(address, plan, token, await _page_token(address, token))
+    run = _Run(address, plan, token, await _page_token(address, token), report or FuzzReport(plan.seed))
     await run_lanes(plan, run.report, run.send_requests)
     await _ask(address, HttpRequest(_get("/live", address), "the last request", whole=True, has_body=True))
     return run.report
@@ -110,13 +112,13 @@ async def _answer(stream: BufferedByteReceiveStream, request: HttpRequest) -> tu
 class _Run:
     """One run: its connections share the numbers of requests, the report, and the bounds."""
 
-    def __init__(self, address: str, plan: FuzzPlan, token: str, page_token: str) -> None:
+    def __init__(self, address: str, plan: FuzzPlan, token: str, page_token: str, report: FuzzReport) -> None:
         self._address = address
         self._plan = plan
         self._requests = HttpRequests(Random(), plan.seed, address, token, page_token)
         self._numbers = itertools.count(plan.skip)
         self._ends_at = anyio.current_time() + plan.seconds
-        self.report = FuzzReport(plan.seed)
+        self.report = report
 
     def _should_continue(self) -> bool:
         report = self.report

@@ -88,8 +88,10 @@ class FuzzReport:
     levels: dict[str, list[float]] = field(default_factory=dict)
 
 
-async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
+async def fuzz_server(address: str, plan: FuzzPlan, report: FuzzReport | None = None) -> FuzzReport:
     """Fuzz one server. After the last batch, all requests that were sent still have to be answered.
+
+    A given report is filled in during the run, and returned.
 
     Raises:
         ConnectFailed: the server does not listen, or stopped listening.
@@ -99,7 +101,8 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
     Cancellation: harmless.
     """
     kind = await _kind_of(address, plan.key)
-    run = _Run(address, plan, _frames_of(plan.protocol)(Random(), plan.seed, kind))
+    frames = _frames_of(plan.protocol)(Random(), plan.seed, kind)
+    run = _Run(address, plan, frames, report or FuzzReport(plan.seed))
     await run_lanes(plan, run.report, run.send_batches)
     await _kind_of(address, plan.key)
     return run.report
@@ -163,13 +166,13 @@ async def _kind_of(address: str, key: Key | None) -> str:
 class _Run:
     """One run: its connections share the numbers of batches, the report, and the bounds."""
 
-    def __init__(self, address: str, plan: FuzzPlan, frames: Frames) -> None:
+    def __init__(self, address: str, plan: FuzzPlan, frames: Frames, report: FuzzReport) -> None:
         self._address = address
         self._plan = plan
         self._frames = frames
         self._numbers = itertools.count(plan.skip)
         self._ends_at = asyncio.get_running_loop().time() + plan.seconds
-        self.report = FuzzReport(plan.seed)
+        self.report = report
 
     def _should_continue(self) -> bool:
         report, now = self.report, asyncio.get_running_loop().time()

@@ -49,7 +49,7 @@ def test_no_request_over_http_is_an_internal_error_or_silence_at_any_port(
             async with run_console(console) as page, serve_control(plane, ANY, "1") as (control, token):
                 for address, commands in ((shown, 150), (broker_shown, 150), (page, 500), (control, 500)):
                     plan = FuzzPlan(seed=11, commands=commands)
-                    report = await fuzz_http(address, plan, {CONTROL_TOKEN: token})
+                    report = await fuzz_http(address, plan, environment={CONTROL_TOKEN: token})
                     assert report.found == []
                     assert {"200", "400", "404"} <= set(report.codes)
 

@@ -37,7 +37,7 @@ def fuzzed(answer: bytes, *, closes: bool = False) -> FuzzReport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, serve)
             port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            report = await fuzz_http(f"127.0.0.1:{port}", FuzzPlan(seed=3, commands=150, connections=4), {})
+            report = await fuzz_http(f"127.0.0.1:{port}", FuzzPlan(seed=3, commands=150, connections=4), environment={})
             tasks.cancel_scope.cancel()
         await listener.aclose()
         return report
@@ -66,7 +66,7 @@ def test_a_fault_of_an_http_port_is_found_with_its_request(
 def test_a_port_that_is_well_has_no_finding() -> None:
     async def main() -> FuzzReport:
         async with serve_http(web.Application(), "127.0.0.1:0", "serve") as address:
-            return await fuzz_http(address, FuzzPlan(seed=3, commands=200, connections=4), {})
+            return await fuzz_http(address, FuzzPlan(seed=3, commands=200, connections=4), environment={})
 
     report = uvloop.run(main())
     assert report.found == []
