@@ -157,7 +157,10 @@ class SystemBusy(ServerError):
     """A table or queue of the server is at its limit, or the server is late; `retry_after_s` is the wait, or 0."""
 
     code = ResponseCode.SYSTEM_BUSY
-    retry_after_s = 0.0
+
+    def __init__(self, text: str = "", retry_after_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
 
 
 class PollingFull(ServerError):

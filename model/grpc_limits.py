@@ -21,5 +21,10 @@ HTTP2_SPARE_PER_ANSWER = 64
 MAX_HTTP2_RESETS = 128
 HTTP2_RESETS_PER_ANSWER = 1
 """Calls that a peer may reset before their end, and further ones for each answered call."""
+SILENT_PEER_S = 10.0
+"""How long a gRPC client may send nothing before it is asked for a sign of life: stock clients send a heartbeat as
+often. The silence of one is measured in these steps."""
+SILENT_PEER_TIMEOUT_S = 20.0
+"""How long a server waits for that sign, as other servers of gRPC do by default; then it closes the connection."""
 MIN_HTTP2_DATA_BYTES = 1_024
 """A frame with fewer bytes of a message, and not the last one, counts as a frame without a call."""

@@ -51,6 +51,7 @@ from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.overload.inbox import Inbox
 from remoting.overload.incomplete_frame import IncompleteFrame, PartialFrameBudget
 from remoting.overload.keepalive import keep_alive
+from remoting.overload.lifecycle import Lifecycle
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.session import RequestSession, Waiter
@@ -96,6 +97,7 @@ class Connection(asyncio.Protocol):
         unanswered_bytes: bytes of their bodies; above a limit no more requests are read.
         inbox: commands that have come and wait, with the number of those that a late server has put aside.
         reads: how often bytes have arrived.
+        lifecycle: its codec, if that can announce the end of a server, and ask the peer for a sign of life.
         on_overdue: called when a request was not answered in time, if the connection is still open then.
         on_not_master: called with each answer NOT_MASTER, before the sender of its request gets it.
     """
@@ -123,6 +125,7 @@ class Connection(asyncio.Protocol):
         self.ready = False
         self.unanswered = self.unanswered_bytes = self.reads = 0
         self.inbox = Inbox()
+        self.lifecycle: Lifecycle | None = None
         self.on_overdue: Callable[[], None] | None = None
         self.on_not_master: Callable[[Command], None] | None = None
         self._loop = loop
@@ -261,6 +264,11 @@ class Connection(asyncio.Protocol):
         return self._frame.length > 0
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether it is not read because this side has too much to do, although its peer reads."""
+        return self._reading_paused and self._writable is None
+
+    @property
     def in_flight(self) -> int:
         """Requests of ours that are not answered yet."""
         return len(self._session)
@@ -304,6 +312,7 @@ class Connection(asyncio.Protocol):
         self._encode = codec.encode
         self._new_decoder = codec.decoder
         self._decoder = codec.decoder()
+        self.lifecycle = codec if isinstance(codec, Lifecycle) else None
         return self._decoder
 
     def put_under(self, layer_of: Callable[[asyncio.Transport], LayerT]) -> LayerT:

@@ -55,6 +55,7 @@ from remoting.overload.addresses import Addresses, network_of
 from remoting.overload.admission import WAITS, Admission, is_new_work
 from remoting.overload.incomplete_frame import PartialFrameBudget
 from remoting.overload.peer_memory import PeerMemory
+from remoting.overload.silence import SilentPeers
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
 from remoting.security.gate import Gate, GuardedServer, NoClientState
@@ -104,6 +105,7 @@ class RemotingServer:
         self._connections: dict[int, Connection] = {}
         self._addresses = Addresses(max_connections_of_address)
         self._new_connections = NewConnections(loop)
+        self._silent_peers = SilentPeers(loop, self._connections.values())
         self._memory: PeerMemory[Connection] = PeerMemory()
         self._lines = LogLines()  # the log lines of connections about their peers
         self._failures = LogLines()
@@ -163,9 +165,8 @@ class RemotingServer:
         if self._stopping:
             self._refuse_connection(connection, ServiceNotAvailable("the server is shutting down"))
         elif self.places <= 0:
-            self._refuse_connection(
-                connection, SystemBusy(f"this server has as many connections as it may: {self._max_connections}")
-            )
+            error = SystemBusy(f"this server has as many connections as it may: {self._max_connections}")
+            self._refuse_connection(connection, error)
         elif not self._addresses.admit(connection.peer):
             error = SystemBusy(f"your address has as many connections as it may: {self._addresses.limit}")
             self._refuse_connection(connection, error)
@@ -179,6 +180,7 @@ class RemotingServer:
                 return
             connection.number = next(self._numbers)
             self._connections[connection.number] = connection
+            self._silent_peers.watch()
             if self._on_opened is not None:
                 self._on_opened(connection)
 
@@ -293,18 +295,15 @@ class RemotingServer:
 
     def _refuse_busy(self, connection: Connection, request: Command, retry_after_s: float) -> None:
         self._refused += 1
-        error = SystemBusy(f"more requests wait here than can be served: try again in {retry_after_s:.1f} s")
-        error.retry_after_s = retry_after_s
-        connection.respond_error(request, error)
+        text = f"more requests wait here than can be served: try again in {retry_after_s:.1f} s"
+        connection.respond_error(request, SystemBusy(text, retry_after_s))
 
     def _memory_is_full(self) -> SystemBusy:
-        now, error = self._loop.time(), SystemBusy("this server has as many unanswered bytes as it may have: try again")
-        error.retry_after_s = MAX_RETRY_AFTER_S
+        now, n_bytes = self._loop.time(), self._memory.unanswered_bytes
         if now >= self._logged_at + 1.0:
             self._logged_at = now
-            n_bytes = self._memory.unanswered_bytes
             logger.warning("%s refuses new work: %d bytes of requests are unanswered", self.address, n_bytes)
-        return error
+        return SystemBusy("this server has as many unanswered bytes as it may have: try again", MAX_RETRY_AFTER_S)
 
     async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply | None]) -> None:
         try:
@@ -333,6 +332,7 @@ class RemotingServer:
         """Refuse new requests, give running handlers `grace_s` seconds, close every connection. Idempotent."""
         self._stopping = True
         with anyio.move_on_after(grace_s):
+            await self._silent_peers.leave()
             while self._running:
                 await self._idle.wait()
         self._new_connections.stop()

@@ -5,7 +5,7 @@
 `frame_budget` decides which large frames a server receives at a time; `incomplete_frame` is the incomplete frame of a
 connection, `inbox` the commands that a connection has read and not handled yet; `remoting/connection.py` uses both.
 `peer_memory` sums the unanswered and unread bytes of all peers, `addresses` counts the connections of each address.
-`keepalive` makes the system probe for vanished peers, and `probe` asks a server that does not answer for a sign of
-life. Nothing else imports this room, except `keepalive`; docs/failures.md describes the effects for users,
-docs/limits.md has the numbers.
+`keepalive` makes the system probe for vanished peers, `probe` asks a server that does not answer for a sign of life,
+and `silence` asks the peers of a server for one, where their protocol has a ping (`lifecycle`). Nothing else imports
+this room, except `keepalive`; docs/failures.md describes the effects for users, docs/limits.md has the numbers.
 """

@@ -310,6 +310,28 @@ class GrpcEdge:
         call.opaque = opaque
         return Command(REQUEST, translated.code, opaque, translated.header, translated.body)
 
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """See `remoting.overload.lifecycle.Lifecycle`: streams end, and receives that wait are answered as empty.
+
+        Other calls are answered as ever.
+        """
+        self._peer.send_frame(self._http2.stop("the server stops: call another one, or this one when it is back"))
+        for call in list(self._http2.calls):
+            rpc, opaque = self._dialect.rpcs.get(call.method), call.opaque
+            if rpc is not None and rpc.is_stream:
+                self._http2.send(call, (), end=True)
+            elif isinstance(opaque, GrpcOpaque) and opaque.request.cancel is not None:
+                nothing = opaque.request.answer({}, None, ResponseCode.PULL_NOT_FOUND)
+                self._http2.send(call, [each.SerializeToString() for each in nothing], end=True)
+        self._peer.send_frame(self._http2.take())
+
+    def ping(self) -> None:
+        """See `remoting.overload.lifecycle.Lifecycle`."""
+        self._http2.ping()
+        self._peer.send_frame(self._http2.take())
+
     # --- encoding ----------------------------------------------------------------------------------------------------
 
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:

@@ -93,6 +93,10 @@ class FrameGuard:
         self._spare = min(self._spare + HTTP2_SPARE_PER_ANSWER, MAX_HTTP2_SPARE_FRAMES)
         self._resets = min(self._resets + HTTP2_RESETS_PER_ANSWER, MAX_HTTP2_RESETS)
 
+    def record_ping(self) -> None:
+        """Record a sent PING, which the peer acknowledges with a frame."""
+        self._spare = min(self._spare + 1, MAX_HTTP2_SPARE_FRAMES)
+
     def record_data_frames(self, n_frames: int) -> None:
         """Record sent DATA frames; for each the peer may return two WINDOW_UPDATE frames."""
         self._spare = min(self._spare + 2 * n_frames, MAX_HTTP2_SPARE_FRAMES)

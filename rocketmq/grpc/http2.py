@@ -66,6 +66,7 @@ _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
 """Statuses of gRPC, in the trailers of an answer."""
+_SIGN_OF_LIFE = b"\xff" * 8  # the text of a PING that asks for one; the others have a stream id
 _TIMEOUT_UNITS_NS = {"H": 3_600 * 10**9, "M": 60 * 10**9, "S": 10**9, "m": 10**6, "u": 1_000, "n": 1}
 
 
@@ -123,13 +124,6 @@ class GrpcCall:
 Event = tuple[CallEvent, GrpcCall]
 
 
-class _LateReset(Http2Event):
-    """The peer has reset a call that was answered already."""
-
-    def __init__(self, stream_id: int) -> None:
-        self.stream_id = stream_id
-
-
 class _Connection(H2Connection):
     """A connection whose calls continue after the GOAWAY of the peer, which the client of Node.js needs.
 
@@ -141,7 +135,7 @@ class _Connection(H2Connection):
 
     def _receive_rst_stream_frame(self, frame: RstStreamFrame) -> tuple[list[Frame], list[Http2Event]]:
         frames, events = super()._receive_rst_stream_frame(frame)
-        return frames, events or [_LateReset(frame.stream_id)]
+        return frames, events or [StreamReset(stream_id=frame.stream_id)]
 
 
 class Http2:
@@ -159,6 +153,7 @@ class Http2:
         self._unsent_bytes = 0
         self._unread: dict[int, GrpcCall] = {}  # answered calls, by stream id
         self._consumed_bytes = 0  # of the connection's window
+        self._stopping = False
         self._h2 = _Connection(_CONFIGURATION)
         self._h2.local_settings = Settings(
             client=False,
@@ -202,15 +197,18 @@ class Http2:
             for event in self._h2.receive_data(data):
                 if isinstance(event, DataReceived):
                     self._on_data(event, events)
+                elif isinstance(event, RequestReceived) and self._stopping:
+                    # It was sent before the GOAWAY arrived: the peer makes the call again elsewhere.
+                    if not self._is_closed(event.stream_id):
+                        self._h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
                 elif isinstance(event, RequestReceived):
-                    call = self._calls[event.stream_id] = GrpcCall(event.stream_id, _decode_headers(event.headers))
+                    headers = {str(name): str(value) for name, value in event.headers}
+                    call = self._calls[event.stream_id] = GrpcCall(event.stream_id, headers)
                     if self._on_headers is not None:
                         self._on_headers(call)
-                elif isinstance(event, StreamEnded):
-                    ended = self._calls.get(event.stream_id)
-                    if ended is not None:
-                        self._on_end(ended, events)
-                elif isinstance(event, StreamReset | _LateReset):
+                elif isinstance(event, StreamEnded) and event.stream_id in self._calls:
+                    self._on_end(self._calls[event.stream_id], events)
+                elif isinstance(event, StreamReset):
                     self._forget(event.stream_id, events)
                 elif isinstance(event, PingAckReceived):
                     read = self._unread.pop(int.from_bytes(event.ping_data), None)
@@ -381,16 +379,21 @@ class Http2:
         stream = self._h2.streams.get(stream_id)
         return stream is None or stream.closed
 
-    def encode_goaway(self, text: str) -> bytes:
-        """The last bytes of the connection: GOAWAY with the reason."""
+    def ping(self) -> None:
+        """Ask the peer for a sign of life; no event follows."""
+        self._guard.record_ping()
+        self._h2.ping(_SIGN_OF_LIFE)
+
+    def stop(self, text: str) -> bytes:
+        """Begin no more calls, those under way go on; returns the GOAWAY with the reason, to be sent now."""
+        self._stopping = True
+        return self.take() + self.encode_goaway(text, ErrorCodes.NO_ERROR)
+
+    def encode_goaway(self, text: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> bytes:
+        """GOAWAY with the reason: the last bytes of a connection that cannot go on."""
         self._h2.clear_outbound_data_buffer()
         last = self._h2.highest_inbound_stream_id
-        frame = GoAwayFrame(0, last, ErrorCodes.ENHANCE_YOUR_CALM, text[:MAX_REMARK_CHARS].encode())
-        return frame.serialize()
-
-
-def _decode_headers(headers: Iterable[tuple[Any, Any]]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in headers}
+        return GoAwayFrame(0, last, code, text[:MAX_REMARK_CHARS].encode()).serialize()
 
 
 def _percent_encode(text: str) -> str:

@@ -12,8 +12,17 @@ from typing import Any, Self, cast
 import anyio
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
 from h2.exceptions import H2Error
+from hyperframe.frame import Frame, GoAwayFrame
 
 from model.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServiceNotAvailable
 from rocketmq.grpc.proto import MESSAGES
@@ -52,8 +61,17 @@ class GrpcAnswer:
             self.ended.set_result(None)
 
 
+class _Connection(H2Connection):
+    """A connection whose calls go on after the GOAWAY of a server, as those of RocketMQ's clients do."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        event = ConnectionTerminated()
+        event.last_stream_id, event.additional_data = frame.last_stream_id, frame.additional_data or None
+        return [], [event]
+
+
 class GrpcClientConnection(asyncio.Protocol):
-    """One connection, which the clients of a process may share.
+    """One connection, which the clients of a process may share. After a GOAWAY it closes once no call is under way.
 
     Attributes:
         h2: its frames, for tests that send others; `flush` writes them.
@@ -62,7 +80,7 @@ class GrpcClientConnection(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self.h2 = _Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.goaway: str | None = None
         self.closed = asyncio.get_running_loop().create_future()
         self._answers: dict[int, GrpcAnswer] = {}
@@ -104,9 +122,13 @@ class GrpcClientConnection(asyncio.Protocol):
         for event in events:
             if isinstance(event, ConnectionTerminated):
                 self.goaway = (event.additional_data or b"").decode()
+                for each in [each for each in self._answers if each > (event.last_stream_id or 0)]:
+                    self._answers.pop(each).end()  # the server does not know it
             elif (number := getattr(event, "stream_id", None)) is not None and number in self._answers:
                 self._answered(number, self._answers[number], event)
         self._pump()
+        if self.goaway is not None and not self._answers:
+            self.close()
 
     def _answered(self, number: int, answer: GrpcAnswer, event: Any) -> None:
         if isinstance(event, DataReceived):

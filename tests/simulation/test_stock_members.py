@@ -81,6 +81,30 @@ def test_consumers_go_on_after_a_broker_was_killed(simulate: Simulate, *, is_pus
     simulate(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("is_push", [True, False])
+def test_a_broker_that_is_stopped_and_started_again_delivers_each_message_once(
+    simulate: Simulate, *, is_push: bool
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        notes = Notes(work_s=0.2)
+        await start_stock(cluster, notes, is_push=is_push)
+        producer = await cluster.start_producer()
+        for round_ in range(3):
+            await producer.send_many("t", 20, first=20 * round_)
+            await anyio.sleep(0.3)
+            began = anyio.current_time()
+            await cluster.brokers["broker-a"].stop()
+            assert anyio.current_time() - began < 0.1, "its clients close their connections at once"
+            await anyio.sleep(2)
+            await cluster.brokers["broker-a"].start()
+            await anyio.sleep(5)
+        await anyio.sleep(30)
+        assert sorted(notes.ended) == sorted(notes.bodies) == sorted(bodies(60))
+
+    simulate(scenario, brokers=1)
+
+
 def test_a_group_of_every_kind_of_member_loses_nothing_when_some_are_killed(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         done: set[bytes] = set()

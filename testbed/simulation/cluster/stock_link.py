@@ -48,7 +48,6 @@ class StockLink:
         async with self._lock:
             connection = self._connection
             if connection is None or connection.closed.done() or connection.goaway is not None:
-                self.close()
                 self._connection = connection = await GrpcClientConnection.to_server(self._host, self._port)
                 self._settings = None
             if self._settings is None or self._settings.ended.done():

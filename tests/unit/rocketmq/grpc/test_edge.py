@@ -6,8 +6,9 @@ import pytest
 
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES
-from tests.unit.broker.harness import World, simulated
-from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, send_of
+from testbed.load.grpc import GrpcAnswer
+from tests.unit.broker.harness import ROUND_TRIP_S, World, simulated
+from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, read, receive_of, send_of
 
 
 async def connected(world: World) -> GrpcClient:
@@ -109,3 +110,78 @@ async def test_a_call_over_a_replaced_connection_needs_no_settings(world: World)
     client.close()
     again = await GrpcClient.connect(world)
     assert (await again.send()).status.code == proto.OK
+
+
+# --- lifecycle --------------------------------------------------------------------------------------------------------
+
+
+@simulated
+async def test_a_server_that_stops_answers_receives_that_wait_as_empty_and_ends_streams(world: World) -> None:
+    client = await connected(world)
+    settings = MESSAGES["Settings"](client_type=proto.PRODUCER)
+    stream = client.say(client.open("Telemetry"), MESSAGES["TelemetryCommand"](settings=settings), end=False)
+    _, waiting = client.begin("ReceiveMessage", receive_of(poll_ms=20_000))
+    await world.sleep(1)
+    began = world.now
+    await world.stop_broker()
+    assert world.now - began == pytest.approx(2 * ROUND_TRIP_S, abs=ROUND_TRIP_S), "the client closed at once"
+    [answer] = read(waiting)
+    assert (waiting.status, answer.status.code) == ("0", proto.MESSAGE_NOT_FOUND)
+    assert (stream.status, len(stream.messages)) == ("0", 1)
+    assert client.goaway == "the server stops: call another one, or this one when it is back"
+    assert client.closed.done()
+
+
+@simulated
+async def test_a_call_that_comes_after_the_end_was_announced_is_refused_before_anything_is_done(world: World) -> None:
+    client = await connected(world)
+    await client.send(b"first")
+    late: list[GrpcAnswer] = []
+
+    def call() -> None:
+        assert client.goaway is None
+        late.append(client.begin("SendMessage", send_of(message_of(b"late")))[1])
+
+    world.simulation.loop.call_soon(call)
+    await world.stop_broker()
+    await late[0].ended
+    assert late[0].status == "", "so a client makes the call again elsewhere"
+    await world.start_broker()
+    again = await GrpcClient.connect(world)
+    assert (await again.send(b"second")).entries[0].offset == 1
+
+
+@simulated
+async def test_a_client_that_does_not_close_delays_the_stop_by_the_grace_alone(world: World) -> None:
+    client = await connected(world)
+    await client.send()
+    hung = world.simulation.network.stall("stock")
+    began = world.now
+    await world.stop_broker()
+    assert world.now - began == pytest.approx(1, abs=0.1)
+    hung.heal()
+    await client.closed
+
+
+@simulated
+async def test_the_connection_of_a_client_that_hangs_is_closed_after_a_ping(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await connected(world)
+    await client.send()
+    began = world.now
+    hung = world.simulation.network.stall("stock")
+    while "nothing arrived within 20 s after a PING" not in caplog.text:
+        await world.sleep(1)
+    assert 30 <= world.now - began <= 42
+    hung.heal()
+    await client.closed
+
+
+@simulated
+async def test_a_client_that_only_acknowledges_pings_stays_connected(world: World) -> None:
+    client = await connected(world)
+    await client.send()
+    await world.sleep(4 * 3_600)  # more PINGs than frames without a call are allowed
+    assert not client.closed.done()
+    await client.send()

@@ -47,6 +47,16 @@ def test_a_client_that_calls_may_go_on_for_ever() -> None:
         peer.record_answer()
 
 
+def test_a_ping_of_the_server_may_be_acknowledged_at_any_time() -> None:
+    peer = guard()
+    peer.check(frame(PING) * MAX_HTTP2_SPARE_FRAMES)
+    for _ in range(100):
+        peer.record_ping()
+        peer.check(frame(PING, bytes(8), flags=1))
+    with pytest.raises(ProtocolError):
+        peer.check(frame(PING, bytes(8), flags=1))
+
+
 def test_a_long_answer_earns_the_windows_that_its_reader_opens() -> None:
     peer = guard()
     for _ in range(3 * MAX_HTTP2_SPARE_FRAMES):

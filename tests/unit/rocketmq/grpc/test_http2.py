@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, DataReceived, Event, StreamEnded, StreamReset, TrailersReceived
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import HeadersFrame
@@ -271,11 +272,41 @@ def test_calls_go_on_after_the_goodbye_of_their_client() -> None:
     number = pair.open()
     pair.client.send_data(number, prefixed(b"q"), end_stream=True)
     said = pair.client.data_to_send()
-    encode_goaway = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
-    [_, (_, call)] = pair.server.receive(encode_goaway + said)
+    goaway = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
+    [_, (_, call)] = pair.server.receive(goaway + said)
     pair.server.send(call, [b"a"], end=True)
     pair.seen += pair.client.receive_data(pair.server.take())
     assert pair.of(StreamEnded)
+
+
+def test_calls_under_way_go_on_after_the_goaway_of_the_server_and_later_ones_are_refused() -> None:
+    pair = Pair()
+    first, second = pair.open(), pair.open()
+    [_, (_, call)] = pair.say(first, prefixed(b"q"))
+    pair.client.send_data(second, prefixed(b"late"), end_stream=True)
+    pair.client.send_headers(5, headers())
+    pair.client.send_data(5, prefixed(b"late"), end_stream=True)
+    goaway = pair.server.stop("gone")
+    events = pair.server.receive(pair.client.data_to_send())
+    assert [(kind, each.stream_id) for kind, each in events] == [(CallEvent.MESSAGE, second), (CallEvent.ENDED, second)]
+    pair.server.send(call, [b"a"], end=True)
+    pair.seen += pair.client.receive_data(pair.server.take())
+    assert [event.stream_id for event in pair.of(StreamEnded) if isinstance(event, StreamEnded)] == [first]
+    [refused] = pair.of(StreamReset)
+    assert isinstance(refused, StreamReset)
+    assert (refused.stream_id, refused.error_code) == (5, ErrorCodes.REFUSED_STREAM)
+    [announced] = pair.client.receive_data(goaway)
+    assert isinstance(announced, ConnectionTerminated)
+    assert (announced.error_code, announced.last_stream_id) == (ErrorCodes.NO_ERROR, second)
+    assert announced.additional_data == b"gone"
+
+
+def test_a_late_call_and_its_reset_may_come_in_one_read() -> None:
+    pair = Pair()
+    pair.server.stop("gone")
+    number = pair.open()
+    pair.client.reset_stream(number, 8)
+    assert pair.server.receive(pair.client.data_to_send()) == []
 
 
 def test_calls_at_a_time_are_limited() -> None:
