@@ -25,7 +25,7 @@ _UNKNOWN = -1
 
 
 class RecallHandle(NamedTuple):
-    """A delayed message; `offset` is -1 in a handle of RocketMQ's brokers."""
+    """A delayed message; `offset` is -1 in a handle of RocketMQ's brokers, or if the place is not known."""
 
     topic: str
     broker: str
@@ -34,8 +34,9 @@ class RecallHandle(NamedTuple):
     offset: int
 
     def text(self) -> str:
-        """The form for clients."""
-        return urlsafe_b64encode(" ".join((_VERSION, *map(str, self))).encode()).decode()
+        """The form for clients; RocketMQ's, without the offset, if that is unknown."""
+        words = self if self.offset >= 0 else self[:-1]
+        return urlsafe_b64encode(" ".join((_VERSION, *map(str, words))).encode()).decode()
 
 
 def parse_recall_handle(text: str) -> RecallHandle:

@@ -1,4 +1,4 @@
-"""The handlers of a name server: one method per request code, all of them instant.
+"""The handlers of a name server: one method per request code, all of them instant, except that which asks a broker.
 
 A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame; a poll that
 asks whether any route has changed costs a comparison.
@@ -15,11 +15,12 @@ import msgpack
 from model.errors import ServiceNotAvailable, TopicNotExist
 from model.log_lines import LogLines
 from model.names import check_id
+from model.recall import parse_recall_handle
 from namesrv.beginning import Beginning
 from namesrv.registration import checked_address, parse_registration
 from namesrv.route_table import RouteTable
 from namesrv.route_watchers import RouteWatchers
-from remoting.command import Command, Reply
+from remoting.command import Command, Reply, error_of_response
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
@@ -30,12 +31,20 @@ logger = logging.getLogger(__name__)
 class NameServerHandlers:
     """The handlers of one name server; created in its running loop.
 
-    `name` returns the name for health checks.
+    `name` returns the name for health checks, `connection` an open connection by its number.
     """
 
-    def __init__(self, table: RouteTable, watchers: RouteWatchers, *, name: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        table: RouteTable,
+        watchers: RouteWatchers,
+        *,
+        name: Callable[[], str],
+        connection: Callable[[int], Connection | None],
+    ) -> None:
         self._table = table
         self._name = name
+        self._connection = connection
         self._now = asyncio.get_running_loop().time
         self._started = self._now()
         self._beginning = Beginning(self._started)
@@ -58,6 +67,7 @@ class NameServerHandlers:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.set_write_perm,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
             RequestCode.GET_SERVER_STATE: self.get_state,
+            RequestCode.FORWARD_RECALL: self.forward_recall,
         }
 
     def register_broker(self, connection: Connection, request: Command) -> Reply:
@@ -161,6 +171,22 @@ class NameServerHandlers:
         if self._table.delete_topic(request.header["topic"]):
             logger.info("topic %s deleted", request.header["topic"])
         return Reply({})
+
+    async def forward_recall(self, connection: Connection, request: Command) -> Reply:
+        """Have the broker of a handle recall a message. Cancellation: it may be recalled."""
+        header = request.header
+        broker = parse_recall_handle(header["handle"]).broker
+        number = self._table.connection_of(broker)
+        registered = None if number is None else self._connection(number)
+        if registered is None:
+            raise ServiceNotAvailable(
+                f"broker {broker[:100]!r}, which has the message, is not registered here: try again"
+            )
+        named = {"topic": header["topic"], "handle": header["handle"]}
+        answer = await registered.request(RequestCode.RECALL_MESSAGE, named)
+        if answer.code:
+            raise error_of_response(answer)
+        return Reply({"message_id": answer.header["message_id"]})
 
     def get_state(self, connection: Connection, request: Command) -> Reply:
         """Answer a health check."""

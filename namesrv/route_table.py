@@ -183,13 +183,10 @@ class RouteTable:
         """
         if now < self._earliest:
             return []
-        gone = [
-            self._lose(key, SILENT, now) for key in [key for key, live in self._live.items() if live.deadline <= now]
-        ]
-        gone += [
-            self._stop_keeping(name)
-            for name in sorted(name for name, broker in self._brokers.items() if 0 < broker.kept_until <= now)
-        ]
+        silent = [key for key, live in self._live.items() if live.deadline <= now]
+        gone = [self._lose(key, SILENT, now) for key in silent]
+        unreplaced = sorted(name for name, broker in self._brokers.items() if 0 < broker.kept_until <= now)
+        gone += [self._stop_keeping(name) for name in unreplaced]
         deadlines = [live.deadline for live in self._live.values()]
         deadlines += [broker.kept_until for broker in self._brokers.values() if broker.kept_until]
         self._earliest = min(deadlines, default=_NEVER)
@@ -276,6 +273,11 @@ class RouteTable:
         """Return the address of one broker, or None when it is not registered."""
         live = self._live.get(BrokerKey(broker_name, broker_id))
         return None if live is None else live.registration.address
+
+    def connection_of(self, broker_name: str) -> int | None:
+        """Return the connection of the last registration of a broker, or of the master of a set; None without one."""
+        live = self._live.get(BrokerKey(broker_name, MASTER_ID))
+        return None if live is None else live.connection
 
     def collect_unannounced(self) -> dict[str, None]:
         """The topics whose routes have changed since the last call."""

@@ -94,6 +94,7 @@ class RequestCode(IntEnum):
     # Messages:
     SEND_MESSAGES = 90_055
     PULL_MESSAGE_BY_SQL = 90_056
+    FORWARD_RECALL = 90_057
     # Replicas:
     REPLICA_HELLO = 90_060
     REPLICATE = 90_061

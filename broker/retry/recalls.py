@@ -13,6 +13,7 @@ whether that one exists.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 import msgpack
@@ -23,11 +24,12 @@ from broker.retry.delays import MARKS, RECALLED, Delays
 from broker.store.records import records_from
 from broker.topics.service import Topics
 from model.decode import message_id_of
-from model.errors import InvalidParameter, QueryNotFound, RlabError, SystemBusy
+from model.errors import InvalidParameter, QueryNotFound, RlabError, ServiceNotAvailable, SystemBusy, SystemError_
+from model.events import EventKind
 from model.limits import MAX_REMEMBERED_RECALLS
 from model.names import SCHEDULE_TOPIC
 from model.recall import RecallHandle, parse_recall_handle
-from remoting.command import Command
+from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
@@ -38,8 +40,9 @@ class Recalls(Feature):
 
     def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
         self._core = core
-        self._topics = topics.table
+        self._topics, self._registration = topics.table, topics.registration
         self._delays = delays
+        topics.registration.serve_recalls(self.recall_for_name_server)
         self._recalled: dict[int, None] = {}  # the last ones, by their offsets
         self._recover()
 
@@ -47,9 +50,11 @@ class Recalls(Feature):
         """Request code -> handler."""
         return {RequestCode.RECALL_MESSAGE: self.recall}
 
-    def recall(self, connection: Connection, request: Command) -> None:
-        """Recall one message; responds once that is written. Idempotent."""
+    def recall(self, connection: Connection, request: Command) -> Coroutine[Any, Any, Reply] | None:
+        """Recall one message; responds once that is written, or once its broker has answered. Idempotent."""
         handle, topic = parse_recall_handle(request.header["handle"]), request.header["topic"]
+        if handle.broker != self._core.name and request.header.get("forward"):
+            return self._forward(topic, request.header["handle"])
         self._topics.existing(topic)
         if handle.topic != topic:
             raise InvalidParameter(f"the handle is of a message of topic {handle.topic[:100]!r}, not of {topic!r}")
@@ -65,14 +70,34 @@ class Recalls(Feature):
 
             # It was recalled before; the mark of that may have been appended in this iteration.
             self._core.barrier.after_append(stored, SCHEDULE_TOPIC, MARKS)
-            return
+            return None
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 self._remember(handle.offset)
+                at = {"topic": topic, "offset": offset, "detail": handle.message_id}
+                self._core.emit(EventKind.MESSAGE_RECALLED, **at)
             answer(connection, request, failure, found)
 
         self._delays.leave(offset, handle.offset, written)
+        return None
+
+    async def _forward(self, topic: str, handle: str) -> Reply:
+        """Have another broker recall its message. Cancellation: it may be recalled."""
+        return Reply((await self._registration.recall(topic, handle)).header)
+
+    def recall_for_name_server(self, connection: Connection, request: Command) -> None:
+        """Recall one message for a name server, which has checked the right of the producer."""
+        connection.accept(request)
+        replication = self._core.barrier.replication
+        try:
+            if replication is not None and not replication.started.is_set():
+                raise ServiceNotAvailable("this broker has just started: try again")
+            if replication is not None and (refusal := replication.check(appends=True)) is not None:
+                raise refusal
+            self.recall(connection, request._replace(header={**request.header, "forward": False}))
+        except RlabError as error:
+            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
 
     def _place_of(self, handle: RecallHandle) -> int | None:
         """The offset of a message that can be recalled; None if it was recalled before.

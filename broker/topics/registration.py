@@ -15,11 +15,21 @@ import anyio
 import msgpack
 from anyio.abc import TaskGroup
 
-from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, NotMaster, RlabError, TopicNotExist
+from model.errors import (
+    BrokerNameTaken,
+    ConfigError,
+    ConnectFailed,
+    NegativeAnswer,
+    NotMaster,
+    RlabError,
+    UsageError,
+)
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
 from model.topic_route import BrokerData, Perm, TopicConfig, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
+from remoting.command import Command
+from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 
@@ -86,7 +96,9 @@ class Registration:
         self._known: dict[str, None] = {}  # the name servers that have answered
         self._accepted = anyio.Event()  # set, and replaced, when one has
         self._rng = random.Random(announcement.name)
-        self._client = RemotingClient(on_lost=self._wake, rng=self._rng, key=announcement.key)
+        self._recall: Callable[[Connection, Command], object] | None = None
+        forwarded = {RequestCode.RECALL_MESSAGE: self._forwarded}
+        self._client = RemotingClient(forwarded, on_lost=self._wake, rng=self._rng, key=announcement.key)
 
     @property
     def known_by(self) -> int:
@@ -102,6 +114,25 @@ class Registration:
 
     def _wake(self, address: str) -> None:
         self._wakes[address].set()
+
+    def serve_recalls(self, recall: Callable[[Connection, Command], object]) -> None:
+        """Let a function answer the recalls that name servers forward."""
+        self._recall = recall
+
+    def _forwarded(self, address: str, request: Command) -> None:
+        connection = self._client.connected(address)
+        if connection is not None and self._recall is not None:
+            self._recall(connection, request)
+
+    async def recall(self, topic: str, handle: str) -> Command:
+        """Recall a message of another broker, through the first name server that answers.
+
+        Raises:
+            RlabError: that broker refuses it, or no name server could be asked. Cancellation: it may be recalled.
+        """
+        return await self._ask(
+            RequestCode.FORWARD_RECALL, {"topic": topic, "handle": handle}, "for the broker of a message"
+        )
 
     def start(self, tasks: TaskGroup, listen: str) -> None:
         """Begin to register, with retries at a name server that is away. `listen` has the real port."""
@@ -229,12 +260,16 @@ class Registration:
 
         Cancellation: harmless.
         """
-        failure: RlabError = ConnectFailed(f"{self._broker.name} has no name server to ask for the route of {topic!r}")
+        answer = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, f"for the route of {topic!r}")
+        return TopicRoute.from_wire(msgpack.unpackb(answer.body or b""))
+
+    async def _ask(self, code: RequestCode, header: dict[str, object], why: str) -> Command:
+        """The answer of the first name server that has one; a refusal for which the caller is to blame is one."""
+        failure: RlabError = ConnectFailed(f"{self._broker.name} has no name server to ask {why}")
         for address in self._broker.name_servers:
             try:
-                answer = await self._client.request(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-                return TopicRoute.from_wire(msgpack.unpackb(answer.body or b""))
-            except TopicNotExist:
+                return await self._client.request(address, code, header)
+            except (UsageError, NegativeAnswer):
                 raise
             except RlabError as error:
                 failure = error

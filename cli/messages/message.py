@@ -1,4 +1,4 @@
-"""`rlab message`: find stored messages by key, and show one by its id with every place where it is stored."""
+"""`rlab message`: finds messages by key, shows one by its id with every place of it, and recalls a delayed one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ import typer
 from cli.ask import ask_cluster
 from cli.messages.consume import message_document
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
+from model.errors import InvalidParameter, QueryNotFound
 from model.limits import MAX_LOOKUP_MESSAGES
-from process.output import local_time, one_line, preview, print_error, print_json, print_line, print_note, print_table
-from process.runtime import FAILED
+from model.recall import RecallHandle, parse_recall_handle
+from process.output import (
+    local_time,
+    one_line,
+    preview,
+    print_error,
+    print_json,
+    print_line,
+    print_note,
+    print_outcome,
+    print_table,
+)
+from process.runtime import FAILED, run
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
     from client.admin.messages import FoundMessage, FoundMessages
 
-app = typer.Typer(help="Find and show stored messages.", no_args_is_help=True)
+app = typer.Typer(help="Find, show and recall stored messages.", no_args_is_help=True)
 
 _PREVIEW_CHARS = 40
 _SHOWN_WHOLE_CHARS = 2_000
@@ -98,6 +110,57 @@ def show(
     if not found.messages:
         fail_without(f"no message with id {message_id!r} is stored", found)
     print_incomplete_search(found)
+
+
+@app.command()
+def recall(
+    message: Annotated[
+        str,
+        typer.Argument(
+            metavar="MESSAGE", help="Its id or its recall handle, as returned to the producer.", show_default=False
+        ),
+    ],
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Recall a delayed message that is not due yet, so that it is never delivered.
+
+    Copies of failed messages, which wait for their next attempt, cannot be recalled.
+
+    Example: rlab message recall 5f0c3a9d27e1b8460000002a
+    """
+
+    async def main() -> tuple[str, str]:
+        from client import Producer
+        from client.admin.admin import Admin
+
+        try:
+            handle = parse_recall_handle(message)
+        except InvalidParameter:
+            async with Admin(namesrv) as admin:
+                handle = _handle_of(message, await admin.view_message(message))
+        async with Producer(namesrv, group="rlab-message") as producer:
+            return handle.topic, await producer.recall(handle.topic, handle.text())
+
+    topic, message_id = run(main)
+    text = f"message {message_id} of topic {topic} is recalled"
+    print_outcome({"topic": topic, "message_id": message_id}, text, as_json=json)
+
+
+def _handle_of(message_id: str, found: FoundMessages) -> RecallHandle:
+    """The recall handle of a delayed message.
+
+    Raises:
+        QueryNotFound: no message with this id waits for its delivery.
+    """
+    for each in found.messages:
+        queue = each.message.queue
+        if each.due_ms is not None and not each.message.times_delivered:
+            return RecallHandle(queue.topic, queue.broker_name, each.due_ms, message_id, -1)
+    where = "is stored" if found.messages else "is not stored"
+    away = f"; broker {', '.join(found.unreachable)} does not answer" if found.unreachable else ""
+    raise QueryNotFound(f"no delayed message with id {message_id!r} waits for its delivery, the message {where}{away}")
 
 
 def since_ms(text: str) -> int:

@@ -270,7 +270,8 @@ class Producer(ClientLifecycle, Resident):
         QueryNotFound: it was delivered, or is not known. InvalidParameter: the handle is wrong, or of another topic.
         RlabError: as `send`; with `definite` False it may be recalled. Cancellation: it may or may not be recalled.
         """
-        self._publish_queues(check_topic(topic))  # refuses before the start and after the shutdown
+        if not self._publish_queues(check_topic(topic)):
+            await self._running().update_routes((topic,))
         queue = MessageQueue(topic, parse_recall_handle(handle).broker, 0)
         return (await self._attempted((queue,), "", recalling(handle), is_fixed=True))[1]
 

@@ -25,6 +25,7 @@ from remoting.wire.field import (
 _PRODUCED = TOPIC.requires(Right.PRODUCE)
 _CONSUMED = TOPIC.requires(Right.CONSUME)
 _KNOWN = TOPIC.requires(Right.KNOW)
+_RECALL_HANDLE = Field("handle", str, "see `model/recall.py`")
 
 _PULL = RequestSchema(
     "consumer -> broker",
@@ -94,11 +95,19 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Recall a delayed message, so that it is not delivered. Repeating it changes nothing.",
         (
             _PRODUCED,
-            Field("handle", str, "see `model/recall.py`"),
+            _RECALL_HANDLE,
+            Field("forward", bool, "whether it is forwarded, by a name server, to another broker of the handle", False),
         ),
         answer="once it is stored; header `message_id`. QUERY_NOT_FOUND when the message was delivered, or is not "
         "known; INVALID_PARAMETER for a handle of another topic or broker",
         effect=Effect.APPENDS,
+    ),
+    RequestCode.FORWARD_RECALL: RequestSchema(
+        "producer -> name server",
+        "Recall a delayed message at the broker of its handle, for clients that do not know that broker: the name "
+        "server sends RECALL_MESSAGE over the connection over which the broker has registered.",
+        (_PRODUCED, _RECALL_HANDLE),
+        answer="that of RECALL_MESSAGE; SERVICE_NOT_AVAILABLE when the broker is not registered",
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         "producer -> broker",

@@ -18,7 +18,7 @@ from model.heartbeat import HeartbeatData
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_TRANSACTION_TIMEOUT_S
 from model.message import MAX_DELAY_MS, MESSAGE_GROUP, Message, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
-from model.recall import handle_in, parse_recall_handle
+from model.recall import handle_in
 from model.topic_route import MessageType
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
@@ -172,14 +172,15 @@ def recall(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequ
         message_id = answer_header["message_id"]
         return [MESSAGES["RecallMessageResponse"](status=status(proto.OK), message_id=message_id)]
 
-    return GrpcRequest(RequestCode.RECALL_MESSAGE, {"topic": topic, "handle": request.recall_handle}, None, answer)
+    header = {"topic": topic, "handle": request.recall_handle, "forward": True}
+    return GrpcRequest(RequestCode.RECALL_MESSAGE, header, None, answer)
 
 
-def recall_at_name_server(connection: GrpcConnection, call: GrpcCall, request: Any) -> list[Any]:
-    """Refuse a recall: a client sends it to the address that it was given, and a name server has no messages."""
-    broker = parse_recall_handle(request.recall_handle).broker
-    text = f"a name server recalls no messages: give this client the address of broker {broker[:100]!r}"
-    raise GrpcRefused(proto.NOT_IMPLEMENTED, text)
+def recall_at_name_server(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcRequest:
+    """Translate a recall for a name server, which asks the broker of the message."""
+    at_broker = recall(connection, call, request)
+    header = {"topic": at_broker.header["topic"], "handle": at_broker.header["handle"]}
+    return at_broker._replace(code=RequestCode.FORWARD_RECALL, header=header)
 
 
 def _queue_id(connection: GrpcConnection, topic: str, group: str) -> int:

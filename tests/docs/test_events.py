@@ -156,6 +156,9 @@ async def everything(cluster: SimulatedCluster) -> None:
     for queue in cluster.target("g"):
         await producer.send("t", b"x", queue=queue)
     await store_nonsense(cluster, producer)
+    with cluster.simulation.on_host(producer.host):
+        sent = await producer.producer.send(Message("t", b"later"), delay_ms=60_000)
+        await producer.producer.recall("t", sent.recall_handle)
     await cluster.start_consumer("g", "t")
     await anyio.sleep(10)
     await hanging.stop()

@@ -30,7 +30,6 @@ RESULTS = {
     "dead": proto.INVALID_RECEIPT_HANDLE,
     "no-half": proto.INVALID_TRANSACTION_ID,
     "gone": proto.MESSAGE_NOT_FOUND,
-    "not-here": proto.NOT_IMPLEMENTED,
 }
 TOPIC, GROUP = MESSAGES["Resource"](name="orders"), MESSAGES["Resource"](name="g")
 HANDLE = Handle("broker-a", "orders", 0, 0, 1).text()
@@ -82,7 +81,7 @@ MATRIX = (
     Call(
         "RecallMessage",
         request("RecallMessage", topic=TOPIC, recall_handle=RECALL),
-        "key key not-here not-here not-here not-here not-here",
+        "key key no gone no gone gone",
         to="name server",
     ),
     Call("QueryAssignment", request("QueryAssignment", topic=TOPIC, group=GROUP), "key key no ok no ok ok"),

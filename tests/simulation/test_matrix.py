@@ -205,6 +205,7 @@ MATRIX = (
     Case(C.UPDATE_AND_CREATE_TOPIC, {**ORDERS, **CONFIG}, None, "key key no ok no ok ok"),
     Case(C.GET_ROUTEINFO_FROM_BROKER, ORDERS, None, "key key no ok no ok ok"),
     of_name_server(C.GET_ROUTEINFO_BY_TOPIC, ORDERS, "key key no ok no ok ok"),
+    of_name_server(C.FORWARD_RECALL, {**ORDERS, "handle": RECALL}, "key key no gone no gone gone"),
     Case(C.DELETE_TOPIC_IN_BROKER, {"topic": "doomed-{id}"}, None, "key key no no-topic no no-topic no-topic"),
     of_name_server(C.DELETE_TOPIC_IN_NAMESRV, {"topic": "doomed-{id}"}, "key key no ok no ok ok"),
     # The cluster:

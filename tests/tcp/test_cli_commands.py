@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from cli import complete
 from cli.main import app
-from client import PushConsumer
+from client import Message, Producer, PushConsumer, SendResult
 from tests.tcp.rlab_process import Daemon, rlab
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
@@ -68,6 +68,21 @@ def test_a_topic_is_created_listed_shown_scaled_and_deleted(terminal: Terminal) 
     assert terminal.text("topic delete life --yes") == "topic life deleted"
     assert "'life' does not exist: create it with 'rlab topic create life'" in terminal.error("topic show life")
     assert "'life' does not exist" in terminal.error("topic delete life --yes")
+
+
+def test_a_delayed_message_is_recalled_by_its_id_or_by_its_handle(terminal: Terminal, cluster: Daemon) -> None:
+    async def send_three() -> list[SendResult]:
+        async with Producer(cluster.address) as producer:
+            return [await producer.send(Message("later", b"x"), delay_ms=delay_ms) for delay_ms in (90_000, 90_000, 0)]
+
+    terminal.text("topic create later --queues 1")
+    by_id, by_handle, plain = anyio.run(send_three)
+    for message, sent in ((by_id.message_id, by_id), (by_handle.recall_handle, by_handle)):
+        assert terminal.text(f"message recall {message}") == f"message {sent.message_id} of topic later is recalled"
+    repeated = terminal.document(f"message recall {by_handle.recall_handle}")
+    assert repeated == {"topic": "later", "message_id": by_handle.message_id}
+    assert "waits for its delivery, the message is not stored" in terminal.error(f"message recall {by_id.message_id}")
+    assert "waits for its delivery, the message is stored" in terminal.error(f"message recall {plain.message_id}")
 
 
 def test_topics_of_the_system_are_listed_only_on_demand(terminal: Terminal) -> None:

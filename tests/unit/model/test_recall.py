@@ -24,7 +24,9 @@ def test_a_handle_is_read_as_it_was_written_and_begins_with_the_words_of_rocketm
 
 
 def test_a_handle_of_rocketmq_has_no_place() -> None:
-    assert parse_recall_handle(encoded("v1 orders broker-a 1700000000000 01AB")) == HANDLE._replace(offset=-1)
+    without = HANDLE._replace(offset=-1)
+    assert without.text() == encoded("v1 orders broker-a 1700000000000 01AB")
+    assert parse_recall_handle(without.text()) == without
 
 
 @pytest.mark.parametrize(

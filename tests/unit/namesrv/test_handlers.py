@@ -81,7 +81,9 @@ def asked(scenario: Scenario) -> Callable[[], None]:
 @pytest.mark.walk
 def test_every_request_that_names_a_name_server_as_its_receiver_has_a_handler() -> None:
     async def main(_: Simulation) -> None:
-        handlers = NameServerHandlers(RouteTable(), RouteWatchers(), name=lambda: "").by_code()
+        handlers = NameServerHandlers(
+            RouteTable(), RouteWatchers(), name=lambda: "", connection=lambda _: None
+        ).by_code()
         assert {*handlers, *ElectionHandlers(None).by_code()} == {
             code for code, schema in SCHEMA.items() if schema.sender.endswith(("name server", "any server"))
         }

@@ -158,6 +158,7 @@ def test_what_may_be_missing_is_said_beside_the_result(capsys: pytest.CaptureFix
         (["find", "t", "--key", "k", "--since", "soon"], "90s, 10m, 1h or 2d"),
         (["find", "t", "--key", "k", "--max", "65"], "not in the range 1<=x<=64"),
         (["show"], "Missing argument"),
+        (["recall"], "Missing argument"),
     ],
 )
 def test_wrong_usage_is_reported_before_anything_is_asked(arguments: list[str], complaint: str) -> None:

@@ -7,8 +7,15 @@ import pytest
 
 from client.produce.producer import Producer
 from model.errors import IllegalOperation, InvalidParameter, QueryNotFound
+from model.events import EventKind
 from model.message import Message
+from model.recall import parse_recall_handle
+from remoting.address import parse_address
+from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
+from rocketmq.grpc import proto
+from rocketmq.grpc.proto import MESSAGES
+from testbed.load.grpc import GrpcClientConnection
 from testbed.simulation.cluster.clients import SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -44,6 +51,56 @@ def test_a_delayed_message_is_recalled_and_another_is_delivered(simulate: Simula
         assert (await sender.send(Message("t", b"plain"))).recall_handle == ""
 
     simulate(scenario, brokers=2)
+
+
+def test_a_producer_that_has_sent_nothing_to_the_topic_recalls_by_a_stored_handle(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        _, handle = await delayed(await cluster.start_producer())
+        other = await cluster.start_producer()
+        with other.simulation.on_host(other.host):
+            assert await other.producer.recall("t", handle)
+        [recalled] = cluster.events_of(EventKind.MESSAGE_RECALLED)
+        assert (recalled.topic, recalled.detail != "") == ("t", True)
+
+    simulate(scenario, brokers=2)
+
+
+def test_a_recall_over_grpc_reaches_another_broker_than_the_one_that_is_asked(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        _, handle = await delayed(await cluster.start_producer())
+        asked, other = "broker-a", parse_recall_handle(handle).broker
+        if asked == other:
+            asked = "broker-b"
+        topic = MESSAGES["Resource"](name="t")
+        request = MESSAGES["RecallMessageRequest"](topic=topic, recall_handle=handle)
+        with cluster.simulation.on_host("stock"):
+            connection = await GrpcClientConnection.to_server(*parse_address(cluster.brokers[asked].address))
+            for _ in range(2):
+                [answer] = await connection.ask("RecallMessage", request, "stock@1", 3.0)
+                assert answer.status.code == proto.OK, answer.status
+            await cluster.brokers[other].crash()
+            [answer] = await connection.ask("RecallMessage", request, "stock@1", 5.0)
+            assert answer.status.code == proto.INTERNAL_SERVER_ERROR
+            assert "is not registered here" in answer.status.message
+            connection.close()
+        await cluster.brokers[other].start()
+        await anyio.sleep(1)
+        with pytest.raises(InvalidParameter, match="recall it there"):
+            await _recall_at(cluster, asked, handle)
+        await anyio.sleep(35)
+        assert stored(cluster) == 0
+
+    simulate(scenario, brokers=2)
+
+
+async def _recall_at(cluster: SimulatedCluster, broker: str, handle: str) -> None:
+    """Recall by a request that is not to be forwarded, as our own producers send it."""
+    with cluster.simulation.on_host("p"):
+        async with RemotingClient() as client:
+            header = {"topic": "t", "handle": handle}
+            await client.request(cluster.brokers[broker].address, RequestCode.RECALL_MESSAGE, header)
 
 
 def test_a_recall_whose_answer_is_lost_is_repeated_and_counts_once(simulate: Simulate, wire: WireTap) -> None:

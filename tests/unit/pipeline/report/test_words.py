@@ -50,6 +50,7 @@ SHOWN_BY_NAME = frozenset(
         "MESSAGES_DAMAGED",
         "MESSAGES_REDELIVERED",
         "DEAD_LETTER",
+        "MESSAGE_RECALLED",
         "HALF_STORED",
         "TRANSACTION_COMMITTED",
         "TRANSACTION_ROLLED_BACK",

@@ -104,13 +104,50 @@ async def test_a_delayed_message_is_recalled_by_its_handle_and_only_once_it_wait
 
 
 @simulated
-async def test_a_name_server_that_is_asked_for_a_recall_names_the_broker_to_ask(world: World) -> None:
+async def test_a_recall_reaches_the_broker_of_its_handle_through_a_name_server(world: World) -> None:
     name_server = await world.start_name_server()
-    client = await GrpcClient.connect(world, address=name_server)
-    handle = RecallHandle("t", "broker-a", 5, "01A", 0).text()
-    answer = await client.one("RecallMessage", MESSAGES["RecallMessageRequest"](recall_handle=handle))
-    assert answer.status.code == proto.NOT_IMPLEMENTED
-    assert answer.status.message.endswith("give this client the address of broker 'broker-a'")
+    await world.start_broker(name_servers=(name_server,))
+    peer = world.peer("a")
+    await peer.put_topic("t", read=1)
+    at_broker, at_name_server = await GrpcClient.connect(world), await GrpcClient.connect(world, address=name_server)
+    due = to_timestamp(int(world.simulation.clock_ms()) + 5_000)
+    [entry] = (await at_broker.send(message_id="01A", message_type=proto.DELAY, delivery_timestamp=due)).entries
+
+    async def recall(handle: str, topic: str = "t", client: GrpcClient = at_name_server) -> Any:
+        named = {"topic": MESSAGES["Resource"](name=topic), "recall_handle": handle}
+        return await client.one("RecallMessage", MESSAGES["RecallMessageRequest"](**named))
+
+    for _ in range(2):
+        answer = await recall(entry.recall_handle)
+        assert (answer.status.code, answer.message_id) == (proto.OK, "01A")
+    await world.sleep(6)
+    assert await read(peer) == []
+    unknown = RecallHandle("t", "broker-a", 5, "01B", 7).text()
+    elsewhere = RecallHandle("t", "broker-z", 5, "01A", 0).text()
+    refusals = [
+        (unknown, at_name_server, proto.MESSAGE_NOT_FOUND, "has no delayed message '01B'"),
+        ("x", at_name_server, proto.BAD_REQUEST, "not a recall handle"),
+        (
+            elsewhere,
+            at_name_server,
+            proto.INTERNAL_SERVER_ERROR,
+            "'broker-z', which has the message, is not registered",
+        ),
+        (elsewhere, at_broker, proto.INTERNAL_SERVER_ERROR, "'broker-z', which has the message, is not registered"),
+    ]
+    for handle, client, code, text in refusals:
+        answer = await recall(handle, client=client)
+        assert answer.status.code == code
+        assert text in answer.status.message
+
+
+@simulated
+async def test_a_broker_without_a_name_server_refuses_a_recall_of_another_broker(world: World) -> None:
+    client, _ = await begin(world)
+    named = {"topic": MESSAGES["Resource"](name="t"), "recall_handle": RecallHandle("t", "z", 5, "01A", 0).text()}
+    answer = await client.one("RecallMessage", MESSAGES["RecallMessageRequest"](**named))
+    assert answer.status.code == proto.INTERNAL_SERVER_ERROR
+    assert answer.status.message == "broker-a has no name server to ask for the broker of a message"
 
 
 @pytest.mark.parametrize("message_type", [each for each in MessageType if each is not MessageType.MIXED])
