@@ -350,8 +350,11 @@ class Connection(asyncio.Protocol):
         data = out[0] if len(out) == 1 else b"".join(out)
         transport.write(data if self._sign is None else self._sign(data))
         out.clear()
-        if self._writable is not None:
-            self._count_unread(transport.get_write_buffer_size())
+        held_bytes = 0 if self.lifecycle is None else self.lifecycle.held_bytes
+        if held_bytes or self._writable is not None:
+            self._count_unread(transport.get_write_buffer_size() + held_bytes)
+        elif self.lifecycle is not None:
+            self._memory.read(self)
 
     def _count_unread(self, n_bytes: int) -> None:
         slowest = self if n_bytes > MAX_UNSENT_BYTES else self._memory.unread(self, n_bytes)

@@ -29,7 +29,10 @@ class IncompleteFrame:
         waits: whether it waits for the budget; if so, its connection is not read.
     """
 
-    __slots__ = ("_budget", "_due", "_is_counted", "_loop", "_on_change", "_on_overdue", "_timer", "length", "waits")
+    __slots__ = (
+        *("_budget", "_counted_bytes", "_due", "_is_counted", "_loop", "_on_change", "_on_overdue", "_timer"),
+        *("length", "waits"),
+    )
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class IncompleteFrame:
         self._on_change = on_change
         self._on_overdue = on_overdue
         self._is_counted = False  # whether the budget has admitted it, or makes it wait
+        self._counted_bytes = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,8 +62,10 @@ class IncompleteFrame:
                 # One timer for many frames: when it fires, it checks when the current frame is due.
                 self._timer = self._loop.call_at(self._due, self._look)
         self.length = length
-        if length > MAX_UNCOUNTED_FRAME_BYTES and self._budget is not None and not self._is_counted:
-            self._is_counted = True
+        if length > max(MAX_UNCOUNTED_FRAME_BYTES, 2 * self._counted_bytes) and self._budget is not None:
+            if self._is_counted:  # several messages that arrive side by side have become more
+                self._release()
+            self._is_counted, self._counted_bytes = True, length
             self.waits = not self._budget.admit(self, length, owner)
             self._on_change()
 
@@ -76,6 +82,7 @@ class IncompleteFrame:
     def _release(self) -> None:
         assert self._budget is not None, "a frame is counted by a budget"
         self._is_counted = self.waits = False
+        self._counted_bytes = 0
         for admitted in self._budget.release(self):
             admitted.waits = False
             # Its time begins now: while it waited for the budget, nothing was read.

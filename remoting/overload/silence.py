@@ -105,6 +105,7 @@ class SilentPeers:
         for connection in connections:
             if connection.lifecycle is None or connection.closed:
                 continue
+            connection.lifecycle.look()
             seen = None if was_asleep else before.get(connection)
             if seen is None or connection.is_held_back or _is_alive(connection, seen):
                 looks = 0

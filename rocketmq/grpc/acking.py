@@ -18,7 +18,7 @@ from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import Handle, parse_handle
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, duration_ms
 from rocketmq.grpc.receiving import required_group
 from rocketmq.grpc.status import GrpcRefused, status

@@ -25,7 +25,8 @@ from remoting.command import REQUEST, RESPONSE, Command, NamedOpaque
 from remoting.request_code import RequestCode
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import proto
-from rocketmq.grpc.http2 import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall, Http2
+from rocketmq.grpc.http2.call import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall
+from rocketmq.grpc.http2.connection import Http2
 from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.signing import check_signature
 from rocketmq.grpc.status import GrpcRefused, status, status_of
@@ -229,9 +230,7 @@ class GrpcEdge:
         except ProtocolError as error:
             self.error = error
             return commands
-        out = self._http2.take()
-        if out:
-            self._peer.send_frame(out)
+        self._send()
         return commands
 
     def _check_headers(self, call: GrpcCall) -> None:
@@ -257,6 +256,8 @@ class GrpcEdge:
             return None
         # A stream is answered message by message, any other call when its message is complete.
         if kind is CallEvent.MESSAGE:
+            if rpc.is_stream:
+                self._http2.keep_open(call)
             return self._translate(call, rpc) if rpc.is_stream else None
         if rpc.is_stream:
             self._http2.send(call, (), end=True)
@@ -274,12 +275,11 @@ class GrpcEdge:
 
     def _finish(self, call: GrpcCall, *, was_read: bool) -> Command | None:
         """The client has read the answer to a call, or has cancelled the call."""
-        opaque = call.opaque
-        if not isinstance(opaque, GrpcOpaque):
+        if not isinstance(call.opaque, GrpcOpaque):
             return None
-        request = opaque.request
+        request = call.opaque.request
         if not call.headers_sent:
-            return None if request.cancel is None else request.cancel(int(opaque))
+            return None if request.cancel is None else request.cancel(int(call.opaque))
         if request.receipt is not None:
             (request.receipt.read if was_read else request.receipt.unread)()
         return None
@@ -287,6 +287,7 @@ class GrpcEdge:
     def _translate(self, call: GrpcCall, rpc: Rpc) -> Command | None:
         try:
             message = MESSAGES[rpc.request].FromString(call.message)
+            call.message = b""  # it may be long, and the call may wait for long
         except DecodeError as error:
             self._http2.fail(call, INTERNAL, f"the message is no {rpc.request}: {error}")
             return None
@@ -325,12 +326,27 @@ class GrpcEdge:
             elif isinstance(opaque, GrpcOpaque) and opaque.request.cancel is not None:
                 nothing = opaque.request.answer({}, None, ResponseCode.PULL_NOT_FOUND)
                 self._http2.send(call, [each.SerializeToString() for each in nothing], end=True)
-        self._peer.send_frame(self._http2.take())
+        self._send()
+
+    @property
+    def held_bytes(self) -> int:
+        """See `remoting.overload.lifecycle.Lifecycle`."""
+        return self._http2.held_bytes
+
+    def look(self) -> None:
+        """See `remoting.overload.lifecycle.Lifecycle`."""
+        self._http2.look()
+        self._send()
 
     def ping(self) -> None:
         """See `remoting.overload.lifecycle.Lifecycle`."""
         self._http2.ping()
-        self._peer.send_frame(self._http2.take())
+        self._send()
+
+    def _send(self) -> None:
+        out = self._http2.take()
+        if out:
+            self._peer.send_frame(out)
 
     # --- encoding ----------------------------------------------------------------------------------------------------
 

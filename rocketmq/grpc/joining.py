@@ -30,7 +30,7 @@ from remoting.request_code import RequestCode
 from rocketmq.fields import expression_type, json_bytes
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, to_duration
 from rocketmq.grpc.receiving import fill_stored, required_group, to_expression
 from rocketmq.grpc.sending import producer_heartbeat

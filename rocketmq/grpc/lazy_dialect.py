@@ -16,7 +16,7 @@ from model.errors import ProtocolError
 from remoting.codec import Codec, Decoder, Peer
 from remoting.command import Command
 from rocketmq.edge import ServerFacts
-from rocketmq.grpc.frame_guard import PREFACE
+from rocketmq.grpc.http2.frame_guard import PREFACE
 from rocketmq.signing import Check
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import Handle
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, duration_ms, set_time, to_timestamp
 from rocketmq.grpc.routes import readable_brokers, required_topic
 from rocketmq.grpc.sending import TRACE_CONTEXT

@@ -17,7 +17,7 @@ from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.status import GrpcRefused, status
 

@@ -24,7 +24,7 @@ from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import TransactionId
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES, duration_ms
 from rocketmq.grpc.routes import required_topic
 from rocketmq.grpc.status import GrpcRefused, status

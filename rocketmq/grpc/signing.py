@@ -14,7 +14,7 @@ from typing import Any
 
 from model.errors import NoPermission
 from rocketmq.grpc import proto
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.status import GrpcRefused
 from rocketmq.signing import Check
 

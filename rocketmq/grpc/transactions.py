@@ -17,7 +17,7 @@ from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
 from rocketmq.grpc.edge import GrpcConnection, GrpcRequest, client_id_of
 from rocketmq.grpc.handles import TransactionId, parse_transaction_id
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.receiving import fill_stored
 from rocketmq.grpc.routes import required_topic

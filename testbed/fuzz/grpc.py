@@ -24,7 +24,7 @@ from model.errors import ProtocolError
 from model.response_code import ResponseCode
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc, name_server_grpc
-from rocketmq.grpc.frame_guard import PREFACE
+from rocketmq.grpc.http2.frame_guard import PREFACE
 from rocketmq.grpc.proto import MESSAGES
 from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzFrame
 

@@ -18,7 +18,8 @@ from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame
 
 from remoting.request_code import RequestCode
 from rocketmq.grpc import proto
-from rocketmq.grpc.http2 import CallEvent, Http2
+from rocketmq.grpc.http2.call import CallEvent
+from rocketmq.grpc.http2.connection import Http2
 from rocketmq.grpc.proto import MESSAGES
 from tests.unit.broker.harness import HOST, World, simulated
 

@@ -51,6 +51,27 @@ def test_a_frame_that_is_whole_or_abandoned_is_never_overdue() -> None:
     run_simulation(main)
 
 
+def test_bytes_that_grow_are_admitted_again_when_they_have_doubled() -> None:
+    async def main(_: Simulation) -> None:
+        budget = PartialFrameBudget(8 * LARGE, 8 * LARGE)
+        growing, other = Watched(budget), Watched(budget)
+        growing.frame.received(LARGE, "u", is_new=True)
+        growing.frame.received(2 * LARGE, "u", is_new=False)
+        other.frame.received(7 * LARGE, "v", is_new=True)
+        assert not other.frame.waits, "it has grown to the double, which does not count yet"
+        growing.frame.received(3 * LARGE, "u", is_new=False)
+        assert growing.frame.waits
+        other.frame.release_budget()
+        assert not growing.frame.waits
+        growing.frame.received(0, "u", is_new=True)
+        other.frame.received(8 * LARGE, "v", is_new=True)
+        assert not other.frame.waits, "nothing is counted any more"
+        for each in (growing, other):
+            each.frame.release_budget()
+
+    run_simulation(main)
+
+
 def test_the_time_of_a_frame_that_waits_for_room_begins_when_it_has_it() -> None:
     async def main(_: Simulation) -> None:
         budget = PartialFrameBudget(LARGE)

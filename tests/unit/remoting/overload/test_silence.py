@@ -28,6 +28,11 @@ class PeerConnection:
         self.dropped: list[float] = []
         self._is_gone = anyio.Event()
 
+    held_bytes = 0
+
+    def look(self) -> None:
+        pass
+
     def ping(self) -> None:
         self.pings.append(anyio.current_time())
         self.unsent_bytes += 17 * bool(self.unsent_bytes)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from h2.settings import SettingCodes
 
+from remoting.overload.peer_memory import PeerMemory
 from rocketmq.grpc import proto
 from rocketmq.grpc.proto import MESSAGES
 from testbed.load.grpc import GrpcAnswer
 from tests.unit.broker.harness import ROUND_TRIP_S, World, simulated
-from tests.unit.rocketmq.grpc.grpc_client import GrpcClient, message_of, read, receive_of, send_of
+from tests.unit.rocketmq.grpc.grpc_client import (
+    GrpcClient,
+    message_of,
+    read,
+    receive_of,
+    received,
+    send_of,
+    with_messages,
+)
 
 
 async def connected(world: World) -> GrpcClient:
@@ -102,6 +112,46 @@ async def test_a_message_that_stops_in_its_middle_is_dropped_in_time(world: Worl
     began = world.now
     await client.closed
     assert world.now - began == pytest.approx(30, abs=1)
+
+
+@simulated
+async def test_calls_whose_messages_stop_are_dropped_although_others_go_on(world: World) -> None:
+    client = await connected(world)
+    settings = MESSAGES["TelemetryCommand"](settings=MESSAGES["Settings"](client_type=proto.PRODUCER))
+    stream = client.say(client.open("Telemetry"), settings, end=False)
+    silent, half = client.open("SendMessage"), client.open("SendMessage")
+    client.h2.send_data(half, b"\0\0\0\x10\0half")
+    began = world.now
+    answers = [client.answer_of(silent), client.answer_of(half)]
+    while not all(answer.status for answer in answers):
+        await client.send()
+        await world.sleep(1)
+    assert 30 <= world.now - began <= 41
+    assert [(answer.status, answer.text) for answer in answers] == [("4", "its message was not whole within 30 s")] * 2
+    await world.sleep(3_600)
+    assert not stream.status, "a stream may wait"
+
+
+@simulated
+async def test_answers_that_wait_for_windows_count_as_unread_and_the_slowest_reader_is_cut_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PeerMemory.__init__, "__defaults__", (100_000,))
+    client, peer = await with_messages(world, 0), world.peer("a")
+    for n in range(8):
+        await client.send(bytes(20_000), message_id=f"1{n}")
+    slow, other = await GrpcClient.connect(world, "slow"), await GrpcClient.connect(world, "other")
+    slow.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    slow.flush()
+    slow.begin("ReceiveMessage", receive_of(n=4))
+    await world.sleep(1)
+    assert not slow.closed.done()
+    await received(other, n=2)
+    slow.begin("ReceiveMessage", receive_of(n=4, poll_ms=0), client_id="stock@2")
+    await world.sleep(1)
+    assert slow.closed.done()
+    assert not other.closed.done()
+    assert peer.commands == []
 
 
 @simulated

@@ -11,7 +11,7 @@ import pytest
 from model.own_name import PREFIX
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import lazy_dialect
-from rocketmq.grpc.frame_guard import PREFACE
+from rocketmq.grpc.http2.frame_guard import PREFACE
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.grpc.grpc_client import GrpcClient
 

@@ -8,7 +8,7 @@ import pytest
 
 from model.errors import NoPermission
 from rocketmq.grpc import proto
-from rocketmq.grpc.http2 import GrpcCall
+from rocketmq.grpc.http2.call import GrpcCall
 from rocketmq.grpc.signing import check_signature
 from rocketmq.grpc.status import GrpcRefused
 

@@ -9,7 +9,8 @@ import pytest
 
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc.dialect import broker_grpc
-from rocketmq.grpc.http2 import CallEvent, Http2
+from rocketmq.grpc.http2.call import CallEvent
+from rocketmq.grpc.http2.connection import Http2
 from testbed.fuzz.grpc import GrpcAnswers, GrpcFrames, encode_http2_frame
 
 

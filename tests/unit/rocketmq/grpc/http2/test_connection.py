@@ -10,12 +10,20 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, DataReceived, Event, StreamEnded, StreamReset, TrailersReceived
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import HeadersFrame
+from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame, WindowUpdateFrame
 
 from model.errors import ProtocolError
-from model.grpc_limits import MAX_GRPC_MESSAGE_BYTES, MAX_HTTP2_CALLS, MAX_HTTP2_HEADER_BYTES, MAX_HTTP2_UNREAD_ANSWERS
-from model.limits import MAX_UNSENT_BYTES
-from rocketmq.grpc.http2 import CallEvent, GrpcCall, Http2
+from model.grpc_limits import (
+    MAX_GRPC_MESSAGE_BYTES,
+    MAX_HTTP2_CALLS,
+    MAX_HTTP2_HEADER_BYTES,
+    MAX_HTTP2_RESETS,
+    MAX_HTTP2_UNREAD_ANSWERS,
+    SILENT_PEER_S,
+)
+from model.limits import FRAME_TIMEOUT_S, MAX_UNSENT_BYTES
+from rocketmq.grpc.http2.call import CallEvent, GrpcCall
+from rocketmq.grpc.http2.connection import Http2
 
 WINDOW = 65_535
 
@@ -23,6 +31,9 @@ WINDOW = 65_535
 def headers(*more: tuple[str, str]) -> list[tuple[str, str]]:
     path = "/apache.rocketmq.v2.MessagingService/Say"
     return [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), *more]
+
+
+HEADER_BYTES = sum(len(name) + len(value) for name, value in headers())
 
 
 def prefixed(message: bytes) -> bytes:
@@ -181,7 +192,7 @@ def test_a_long_message_comes_whole_and_two_of_them_one_after_the_other() -> Non
         pair.say(number, long[:WINDOW], end=False)
     assert pair.client.local_flow_control_window(first) == 1_000_000 + 5 - WINDOW
     assert pair.client.local_flow_control_window(second) == 0
-    assert pair.server.partial_frame_bytes == 1_000_005
+    assert pair.server.partial_frame_bytes == 1_000_005 + WINDOW + 2 * HEADER_BYTES
     events = pair.say(first, long[WINDOW:])
     events += pair.say(second, long[WINDOW:])
     assert [len(call.message) for kind, call in events if kind is CallEvent.MESSAGE] == [1_000_000] * 2
@@ -318,6 +329,93 @@ def test_calls_at_a_time_are_limited() -> None:
     extra = HeadersFrame(2 * MAX_HTTP2_CALLS + 1, pair.client.encoder.encode(headers()), flags=["END_HEADERS"])
     with pytest.raises(ProtocolError, match="TooManyStreams"):
         pair.server.receive(extra.serialize())
+
+
+def test_settings_that_http2_does_not_have_are_not_kept() -> None:
+    pair = Pair()
+    before = len(pair.server._h2.remote_settings)
+    values = {code: 1 for code in range(1_000, 1_900)}
+    pair.server.receive(SettingsFrame(settings={**values, SettingCodes.MAX_FRAME_SIZE: 20_000}).serialize())
+    assert len(pair.server._h2.remote_settings) == before
+    assert pair.server._h2.remote_settings.max_frame_size == 20_000
+
+
+@pytest.mark.parametrize("kind", ["data", "headers", "window"])
+def test_a_peer_that_makes_the_server_reset_its_calls_is_cut_off_as_one_that_resets_them(kind: str) -> None:
+    pair = Pair()
+    broken = {
+        "data": lambda number: DataFrame(number, b"x" * 2_000),
+        "headers": lambda number: HeadersFrame(number, pair.client.encoder.encode(headers()), flags=["END_HEADERS"]),
+        "window": lambda number: WindowUpdateFrame(number, window_increment=2**31 - 1),
+    }
+
+    def provoke() -> None:
+        number = pair.open(end=kind != "window")
+        pair.server.receive(pair.client.data_to_send() + broken[kind](number).serialize())
+
+    for _ in range(MAX_HTTP2_RESETS):
+        provoke()
+    with pytest.raises(ProtocolError, match="128 more calls were reset than answered"):
+        provoke()
+
+
+def looks(server: Http2, seconds: float) -> None:
+    for _ in range(int(seconds / SILENT_PEER_S)):
+        server.look()
+
+
+def test_a_call_is_incomplete_until_its_end_and_ends_in_time() -> None:
+    pair = Pair()
+    silent, half, whole, ended = pair.open(), pair.open(), pair.open(), pair.open()
+    pair.say(half, prefixed(b"x" * 100)[:50], end=False)
+    pair.say(whole, prefixed(b"x" * 100), end=False)
+    pair.say(ended, prefixed(b"x" * 100))
+    assert pair.server.partial_frame_bytes == 3 * HEADER_BYTES + 50 + 100
+    looks(pair.server, FRAME_TIMEOUT_S)
+    pair.exchange()
+    assert not pair.of(StreamEnded)
+    looks(pair.server, SILENT_PEER_S)
+    pair.exchange()
+    assert sorted(event.stream_id for event in pair.of(StreamEnded) if isinstance(event, StreamEnded)) == [
+        *(silent, half, whole)
+    ]
+    statuses = [dict(event.headers)["grpc-status"] for event in pair.seen if hasattr(event, "headers")]
+    assert statuses == ["4"] * 3
+    assert pair.server.partial_frame_bytes == 0
+    assert [call.stream_id for call in pair.server.calls] == [ended]
+
+
+def test_a_stream_may_wait_between_its_messages_and_not_within_one() -> None:
+    pair = Pair()
+    number = pair.open()
+    [(_, call)] = pair.say(number, prefixed(b"first"), end=False)
+    pair.server.keep_open(call)
+    assert pair.server.partial_frame_bytes == 0
+    looks(pair.server, 10 * FRAME_TIMEOUT_S)
+    pair.say(number, prefixed(b"second")[:7], end=False)
+    assert pair.server.partial_frame_bytes > 7
+    looks(pair.server, FRAME_TIMEOUT_S)
+    pair.say(number, prefixed(b"second")[7:], end=False)
+    looks(pair.server, 10 * FRAME_TIMEOUT_S)
+    pair.exchange()
+    assert not pair.of(StreamEnded)
+    pair.say(number, prefixed(b"third")[:7], end=False)
+    looks(pair.server, FRAME_TIMEOUT_S + SILENT_PEER_S)
+    pair.exchange()
+    assert pair.of(StreamEnded)
+
+
+def test_a_long_message_that_waits_for_another_one_is_not_late() -> None:
+    pair = Pair()
+    first, second = pair.open(), pair.open()
+    for number in (first, second):
+        pair.say(number, prefixed(b"x" * 1_000_000)[:WINDOW], end=False)
+    looks(pair.server, FRAME_TIMEOUT_S + SILENT_PEER_S)
+    pair.exchange()
+    assert [event.stream_id for event in pair.of(StreamEnded) if isinstance(event, StreamEnded)] == [first]
+    looks(pair.server, FRAME_TIMEOUT_S - SILENT_PEER_S)
+    events = pair.say(second, prefixed(b"x" * 1_000_000)[WINDOW:])
+    assert [kind for kind, _ in events] == [CallEvent.MESSAGE, CallEvent.ENDED]
 
 
 def test_headers_that_are_short_only_while_they_are_packed_are_refused() -> None:

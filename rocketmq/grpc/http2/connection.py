@@ -10,8 +10,9 @@ frames. An answer is headers, messages and trailers with the status of gRPC.
     READ, call                 read the answer, if that was asked for
 
 Memory is bounded before it is spent: a peer may send 64 KiB of a message, and further bytes of one message at a time,
-for which it gets a larger window. The others wait for that. What a peer does not read, beyond its own windows, waits
-here up to a limit, at which the connection is closed.
+for which it gets a larger window. The others wait for that. A call is incomplete until its end, and a stream until its
+message is whole; that is bounded in time, and its bytes are part of the budget of all connections. What a peer does not
+read, beyond its own windows, waits here up to a limit, at which the connection is closed.
 
 Bytes that were written may never arrive, and a client may have cancelled its call before they do. So an answer can be
 followed by a PING: the peer acknowledges it only after it has received the bytes before it, and sends the reset of a
@@ -22,8 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from enum import Enum
-from typing import Any
+from itertools import islice
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -42,7 +42,7 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame
+from hyperframe.frame import Frame, GoAwayFrame, RstStreamFrame, SettingsFrame
 
 from model.errors import ProtocolError
 from model.grpc_limits import (
@@ -51,84 +51,41 @@ from model.grpc_limits import (
     MAX_HTTP2_CALLS,
     MAX_HTTP2_HEADER_BYTES,
     MAX_HTTP2_UNREAD_ANSWERS,
+    SILENT_PEER_S,
 )
-from model.limits import MAX_REMARK_CHARS, MAX_UNSENT_BYTES
-from rocketmq.grpc.frame_guard import FrameGuard
+from model.limits import FRAME_TIMEOUT_S, MAX_REMARK_CHARS, MAX_UNSENT_BYTES
+from rocketmq.grpc.http2.call import (
+    DEADLINE_EXCEEDED,
+    INITIAL_WINDOW_BYTES,
+    INTERNAL,
+    RESOURCE_EXHAUSTED,
+    UNIMPLEMENTED,
+    CallEvent,
+    Event,
+    GrpcCall,
+)
+from rocketmq.grpc.http2.frame_guard import FrameGuard
 
-_INITIAL_WINDOW_BYTES = 65_535
-"""Of each call, as HTTP/2 has it before any settings: a peer may send its first calls before it has ours."""
 _PREFIX_BYTES = 5
 _CONFIGURATION = H2Configuration(
     client_side=False, header_encoding="utf-8", validate_inbound_headers=False, validate_outbound_headers=False
 )
 """Its checks of headers take a sixth of a call; here names are looked up in a dict, and those sent are constant."""
+_SETTINGS = frozenset(SettingCodes)
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
-_SERVICE = "/apache.rocketmq.v2.MessagingService/"
-RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAUTHENTICATED = 8, 12, 13, 16
-"""Statuses of gRPC, in the trailers of an answer."""
 _SIGN_OF_LIFE = b"\xff" * 8  # the text of a PING that asks for one; the others have a stream id
-_TIMEOUT_UNITS_NS = {"H": 3_600 * 10**9, "M": 60 * 10**9, "S": 10**9, "m": 10**6, "u": 1_000, "n": 1}
-
-
-class CallEvent(Enum):
-    """Kinds of events; see the module header."""
-
-    MESSAGE = 0
-    ENDED = 1
-    CANCELLED = 2
-    READ = 3
-
-
-class GrpcCall:
-    """One call of a peer.
-
-    Attributes:
-        method: name of the RPC, or its whole path if it is of another service.
-        metadata: its headers.
-        message: the last message that came, without its prefix.
-        messages: how many have come.
-        open: whether an answer would reach the peer.
-        headers_sent: whether the headers of the answer were sent.
-        asks_read: whether a PING follows the answer.
-        opaque: the opaque number of its outstanding command, which the edge sets; None before.
-    """
-
-    __slots__ = (
-        *("asks_read", "buffer", "headers_sent", "message", "message_bytes", "messages", "metadata", "method"),
-        *("opaque", "open", "stream_id", "window_bytes"),
-    )
-
-    def __init__(self, stream_id: int, metadata: dict[str, str]) -> None:
-        self.stream_id = stream_id
-        self.metadata = metadata
-        self.method = metadata.get(":path", "").removeprefix(_SERVICE)
-        self.message = b""
-        self.messages = 0
-        self.open = True
-        self.headers_sent = self.asks_read = False
-        self.buffer = bytearray()
-        self.message_bytes = 0  # bytes of the message under way, with its prefix; 0 while the prefix is not whole
-        self.window_bytes = _INITIAL_WINDOW_BYTES
-        self.opaque: Any = None
-
-    @property
-    def timeout_ms(self) -> int | None:
-        """How long the peer waits for the answer, from the arrival of the call; None for as long as it takes."""
-        text = self.metadata.get("grpc-timeout", "")
-        digits, unit = text[:-1], text[-1:]
-        if not digits.isascii() or not digits.isdigit() or len(digits) > 8:
-            return None
-        return int(digits) * _TIMEOUT_UNITS_NS[unit] // 10**6 if unit in _TIMEOUT_UNITS_NS else None
-
-
-Event = tuple[CallEvent, GrpcCall]
 
 
 class _Connection(H2Connection):
     """A connection whose calls continue after the GOAWAY of the peer, which the client of Node.js needs.
 
-    It also has an event for the reset of a call that was answered.
+    It also has an event for the reset of a call that was answered, and keeps no settings that HTTP/2 does not have: a
+    peer could send each of 65,536.
     """
+
+    def _receive_settings_frame(self, frame: SettingsFrame) -> tuple[list[Frame], list[Http2Event]]:
+        frame.settings = {code: value for code, value in frame.settings.items() if code in _SETTINGS}
+        return super()._receive_settings_frame(frame)
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Http2Event]]:
         return [], []
@@ -148,6 +105,7 @@ class Http2:
         self._on_headers = on_headers
         self._guard = FrameGuard()
         self._calls: dict[int, GrpcCall] = {}
+        self._incomplete: dict[int, GrpcCall] = {}  # by stream id
         self._window_queue: deque[GrpcCall] = deque()  # calls with a long message; the first one has its window
         self._unsent: dict[int, tuple[bytearray, list[tuple[str, str]] | None]] = {}
         self._unsent_bytes = 0
@@ -165,7 +123,7 @@ class Http2:
         )
         self._h2.decoder.max_header_list_size = MAX_HTTP2_HEADER_BYTES
         self._h2.initiate_connection()
-        self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - _INITIAL_WINDOW_BYTES)
+        self._h2.increment_flow_control_window(HTTP2_CONNECTION_WINDOW_BYTES - INITIAL_WINDOW_BYTES)
 
     @property
     def calls(self) -> Iterable[GrpcCall]:
@@ -174,10 +132,34 @@ class Http2:
 
     @property
     def partial_frame_bytes(self) -> int:
-        """Length in bytes of the longest message that has arrived in part; 0 without such a message."""
-        if self._window_queue:
-            return self._window_queue[0].message_bytes
-        return max((len(call.buffer) for call in self._calls.values()), default=0)
+        """Bytes of incomplete calls; of the one with a long message its announced length. 0 without such calls."""
+        if not self._incomplete:
+            return 0
+        calls = self._incomplete.values()
+        n_bytes = sum(call.header_bytes + len(call.message) + len(call.buffer) for call in calls)
+        for call in islice(self._window_queue, 1):
+            n_bytes += call.message_bytes - len(call.buffer)
+        return n_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that wait for windows of the peer."""
+        return self._unsent_bytes
+
+    def look(self) -> None:
+        """Record that `SILENT_PEER_S` have passed: a call that is incomplete for too long ends."""
+        for call in list(self._incomplete.values()):
+            if call in self._window_queue and call is not self._window_queue[0]:
+                continue  # it waits for this side
+            call.looks += 1
+            if call.looks > FRAME_TIMEOUT_S / SILENT_PEER_S:
+                self.fail(call, DEADLINE_EXCEEDED, f"its message was not whole within {FRAME_TIMEOUT_S:g} s")
+
+    def keep_open(self, call: GrpcCall) -> None:
+        """Let a call be a stream, which may wait now."""
+        call.is_stream = True
+        if not call.buffer:
+            self._incomplete.pop(call.stream_id, None)
 
     def take(self) -> bytes:
         """The bytes to send now."""
@@ -204,11 +186,14 @@ class Http2:
                 elif isinstance(event, RequestReceived):
                     headers = {str(name): str(value) for name, value in event.headers}
                     call = self._calls[event.stream_id] = GrpcCall(event.stream_id, headers)
+                    self._incomplete[event.stream_id] = call
                     if self._on_headers is not None:
                         self._on_headers(call)
                 elif isinstance(event, StreamEnded) and event.stream_id in self._calls:
                     self._on_end(self._calls[event.stream_id], events)
                 elif isinstance(event, StreamReset):
+                    if not event.remote_reset:
+                        self._guard.record_reset()
                     self._forget(event.stream_id, events)
                 elif isinstance(event, PingAckReceived):
                     read = self._unread.pop(int.from_bytes(event.ping_data), None)
@@ -232,6 +217,7 @@ class Http2:
             return  # it was refused already
         call.window_bytes -= event.flow_controlled_length
         call.buffer += event.data
+        self._incomplete[call.stream_id] = call
         while self._is_answerable(call) and len(call.buffer) >= _PREFIX_BYTES:
             call.message_bytes = _PREFIX_BYTES + int.from_bytes(call.buffer[1:_PREFIX_BYTES])
             if call.buffer[0]:
@@ -249,11 +235,13 @@ class Http2:
         call.message = bytes(call.buffer[_PREFIX_BYTES : call.message_bytes])
         call.messages += 1
         del call.buffer[: call.message_bytes]
-        call.message_bytes = 0
+        call.message_bytes = call.looks = 0
         self._leave_window_queue(call)
-        if not is_last and call.window_bytes < _INITIAL_WINDOW_BYTES // 2 and self._is_answerable(call):
-            self._h2.increment_flow_control_window(_INITIAL_WINDOW_BYTES - call.window_bytes, call.stream_id)
-            call.window_bytes = _INITIAL_WINDOW_BYTES
+        if call.is_stream and not call.buffer:
+            del self._incomplete[call.stream_id]
+        if not is_last and call.window_bytes < INITIAL_WINDOW_BYTES // 2 and self._is_answerable(call):
+            self._h2.increment_flow_control_window(INITIAL_WINDOW_BYTES - call.window_bytes, call.stream_id)
+            call.window_bytes = INITIAL_WINDOW_BYTES
         events.append((CallEvent.MESSAGE, call))
 
     def _enlarge_window(self, call: GrpcCall) -> None:
@@ -274,6 +262,7 @@ class Http2:
                 self._enlarge_window(self._window_queue[0])
 
     def _on_end(self, call: GrpcCall, events: list[Event]) -> None:
+        self._incomplete.pop(call.stream_id, None)
         if call.buffer:
             self.fail(call, INTERNAL, "the call ended in the middle of a message")
         else:
@@ -281,6 +270,7 @@ class Http2:
 
     def _forget(self, stream_id: int, events: list[Event] | None = None) -> None:
         call = self._calls.pop(stream_id, None)
+        self._incomplete.pop(stream_id, None)
         unsent = self._unsent.pop(stream_id, None)
         if unsent is not None:
             self._unsent_bytes -= len(unsent[0])

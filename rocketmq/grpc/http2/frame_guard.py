@@ -4,12 +4,15 @@ It reads the nine bytes before each frame, and nothing else, before the frames a
 of frames that do no work, and of calls that it resets; each answered call gives some of both back. So no clock is
 needed, and a client that calls may go on for ever:
 
-    1,024 frames: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, CONTINUATION, unknown ones, and DATA of a few bytes that ends
-                  no call (CVE-2019-9512, -9513, -9515, -9518); + 64 for each answered call
-      128 resets  (rapid reset, CVE-2023-44487; CVE-2019-9514); + 1 for each answered call
+    1,024 frames: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, HEADERS, CONTINUATION, unknown ones, and DATA of a few bytes
+                  that ends no call (CVE-2019-9512, -9513, -9515, -9518); + 64 for each answered call. Each value in
+                  a SETTINGS frame counts as one more
+      128 resets  (rapid reset, CVE-2023-44487; CVE-2019-9514), also those that the peer makes this side send by frames
+                  that no call may have (CVE-2025-8671); + 1 for each answered call
    16,384 bytes   of one list of headers, whatever its number of frames (CONTINUATION, CVE-2024-27316)
 
-The headers of a list unpacked (HPACK bombs), the calls at a time, and the bytes of messages are limited in `http2`.
+The headers of a list unpacked (HPACK bombs), the calls at a time, the bytes of messages, and the time for each of them
+are limited in `http2`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD_BYTES = 9
 _MAX_FRAME_BYTES = 16_384
 """As HTTP/2 has it without other settings; a longer one would be kept until it is whole."""
-_DATA, _HEADERS, _RST_STREAM, _CONTINUATION = 0, 1, 3, 9
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION = 0, 1, 3, 4, 9
+_SETTING_BYTES = 6
 _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
@@ -72,20 +76,28 @@ class FrameGuard:
             self._header_bytes = length + (0 if kind == _HEADERS else self._header_bytes)
             if self._header_bytes > MAX_HTTP2_HEADER_BYTES:
                 raise ProtocolError(f"the headers of a call are longer than the {MAX_HTTP2_HEADER_BYTES} bytes allowed")
-            if kind == _HEADERS:
-                return
         elif kind == _RST_STREAM:
-            self._resets -= 1
-            if self._resets < 0:
-                raise ProtocolError(
-                    f"{MAX_HTTP2_RESETS} more calls were reset than answered: wait for answers, or use longer deadlines"
-                )
+            self.record_reset()
+        elif kind == _SETTINGS:
+            self._spare -= length // _SETTING_BYTES
         elif kind == _DATA and (length >= MIN_HTTP2_DATA_BYTES or flags & _END_STREAM):
             return
         self._spare -= 1
         if self._spare < 0:
             raise ProtocolError(
                 f"{MAX_HTTP2_SPARE_FRAMES} frames without a call are too many: PING, SETTINGS, WINDOW_UPDATE and others"
+            )
+
+    def record_reset(self) -> None:
+        """Record a call that is reset: by the peer, or here because of a frame of the peer that no call may have.
+
+        Raises:
+            ProtocolError: the peer has reset more than its share; close the connection.
+        """
+        self._resets -= 1
+        if self._resets < 0:
+            raise ProtocolError(
+                f"{MAX_HTTP2_RESETS} more calls were reset than answered: wait for answers, or use longer deadlines"
             )
 
     def record_answer(self) -> None:

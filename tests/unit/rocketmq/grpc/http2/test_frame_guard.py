@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import ProtocolError
 from model.grpc_limits import MAX_HTTP2_HEADER_BYTES, MAX_HTTP2_RESETS, MAX_HTTP2_SPARE_FRAMES, MIN_HTTP2_DATA_BYTES
-from rocketmq.grpc.frame_guard import PREFACE, FrameGuard
+from rocketmq.grpc.http2.frame_guard import PREFACE, FrameGuard
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, UNKNOWN = 0, 1, 2, 3, 4, 6, 8, 9, 77
 END_STREAM = 1
@@ -22,12 +22,19 @@ def guard() -> FrameGuard:
     return new
 
 
-@pytest.mark.parametrize("kind", [PRIORITY, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, UNKNOWN, DATA])
+@pytest.mark.parametrize("kind", [PRIORITY, HEADERS, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, UNKNOWN, DATA])
 def test_frames_without_a_call_are_allowed_up_to_a_number(kind: int) -> None:
     peer = guard()
     peer.check(frame(kind) * MAX_HTTP2_SPARE_FRAMES)
     with pytest.raises(ProtocolError, match="1024 frames without a call are too many"):
         peer.check(frame(kind))
+
+
+def test_each_value_in_a_settings_frame_counts_as_a_frame() -> None:
+    peer = guard()
+    peer.check(frame(SETTINGS, bytes(6 * (MAX_HTTP2_SPARE_FRAMES - 1))))
+    with pytest.raises(ProtocolError, match="frames without a call are too many"):
+        peer.check(frame(SETTINGS))
 
 
 def test_messages_in_pieces_of_a_few_bytes_count_as_frames_without_a_call() -> None:
@@ -70,6 +77,14 @@ def test_rapid_resets_end_the_connection() -> None:
     peer.check(call * MAX_HTTP2_RESETS)
     with pytest.raises(ProtocolError, match="128 more calls were reset than answered"):
         peer.check(call)
+
+
+def test_resets_that_a_peer_provokes_count_as_its_own() -> None:
+    peer = guard()
+    for _ in range(MAX_HTTP2_RESETS):
+        peer.record_reset()
+    with pytest.raises(ProtocolError, match="128 more calls were reset than answered"):
+        peer.record_reset()
 
 
 def test_answers_allow_resets_only_one_by_one() -> None:
