@@ -38,9 +38,8 @@ class NameServerHandlers:
         self,
         table: RouteTable,
         watchers: RouteWatchers,
-        *,
         name: Callable[[], str],
-        connection: Callable[[int], Connection | None],
+        connection: Callable[[int | None], Connection | None],
     ) -> None:
         self._table = table
         self._name = name
@@ -176,8 +175,7 @@ class NameServerHandlers:
         """Have the broker of a handle recall a message. Cancellation: it may be recalled."""
         header = request.header
         broker = parse_recall_handle(header["handle"]).broker
-        number = self._table.connection_of(broker)
-        registered = None if number is None else self._connection(number)
+        registered = self._connection(self._table.connection_of(broker))
         if registered is None:
             raise ServiceNotAvailable(
                 f"broker {broker[:100]!r}, which has the message, is not registered here: try again"

@@ -116,12 +116,9 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
     def name() -> str:
         return config.name or server.address
 
-    def connection(number: int) -> Connection | None:
-        return server.connection(number)
-
     driver = DeadlineDriver(table.next_deadline, expire, reads_first=True)
     notifier = DeadlineDriver(watchers.next_deadline, lambda now: announce(server, watchers.collect_due(now)))
-    handlers = NameServerHandlers(table, watchers, name=name, connection=connection)
+    handlers = NameServerHandlers(table, watchers, name, lambda n: None if n is None else server.connection(n))
     server: RemotingServer
     async with (
         serve(

@@ -9,13 +9,13 @@ import typer
 from cli.options import Config, Json
 from model.counted import plural
 from model.errors import ConfigError, RlabError
-from process.output import print_note, print_outcome, report_progress
+from process.output import one_line, print_note, print_outcome, report_progress
 from process.runtime import run
 from remoting.security.login import read_own_key
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:
-    from testbed.fuzz.run import FuzzReport
+    from testbed.fuzz.run import FuzzPlan, FuzzReport
 
 _SECONDS = 60.0
 
@@ -66,8 +66,7 @@ def fuzz(
     Example: rlab fuzz 127.0.0.1:10911 --seconds 60
     """
     # Imported here: every command of `rlab` would wait for the schemas of all requests.
-    from testbed.fuzz.http_run import fuzz_http
-    from testbed.fuzz.run import FuzzPlan, FuzzReport, Protocol, fuzz_server
+    from testbed.fuzz.run import FuzzPlan, Protocol
 
     async def main() -> None:
         if http + rocketmq + grpc > 1:
@@ -82,25 +81,37 @@ def fuzz(
             pid=pid,
             key=read_own_key(),
         )
-        report = FuzzReport(seed)
-        try:
-            async with background_tasks() as tasks:
-                tasks.start_soon(report_progress, lambda: _counts(report))
-                await (fuzz_http if http else fuzz_server)(server, plan, report)
-        finally:
-            _show(report, as_json=json)
-        if report.found:
-            raise FuzzFailed(
-                f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
-                "smaller --skip the batches before it"
-            )
+        await _fuzz(server, plan, is_http=http, as_json=json)
 
     run(main)
+
+
+async def _fuzz(server: str, plan: FuzzPlan, *, is_http: bool, as_json: bool) -> None:
+    """Run a plan with progress on stderr, and print its report, also if it is cancelled. Raises: RlabError."""
+    from testbed.fuzz.http_run import fuzz_http
+    from testbed.fuzz.run import FuzzReport, fuzz_server
+
+    report = FuzzReport(plan.seed)
+    try:
+        async with background_tasks() as tasks:
+            tasks.start_soon(report_progress, lambda: _progress(report))
+            await (fuzz_http if is_http else fuzz_server)(server, plan, report)
+    finally:
+        _show(report, as_json=as_json)
+    if report.found:
+        raise FuzzFailed(
+            f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
+            "smaller --skip the batches before it"
+        )
 
 
 def _counts(report: FuzzReport) -> str:
     over = f"{plural(report.commands, 'command')} over {plural(report.connections, 'connection')}"
     return f"{over}, {len(report.found)} found"
+
+
+def _progress(report: FuzzReport) -> str:
+    return _counts(report) + (f", the last: {one_line(report.found[-1])[:300]}" if report.found else "")
 
 
 def _show(report: FuzzReport, *, as_json: bool) -> None:

@@ -107,7 +107,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Recall a delayed message at the broker of its handle, for clients that do not know that broker: the name "
         "server sends RECALL_MESSAGE over the connection over which the broker has registered.",
         (_PRODUCED, _RECALL_HANDLE),
-        answer="that of RECALL_MESSAGE; SERVICE_NOT_AVAILABLE when the broker is not registered",
+        answer="header `message_id`; the refusals of RECALL_MESSAGE, and SERVICE_NOT_AVAILABLE when the broker is not "
+        "registered",
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         "producer -> broker",

@@ -357,8 +357,7 @@ class GrpcEdge:
         if isinstance(opaque, OwnOpaque):
             return b""
         if not isinstance(opaque, GrpcOpaque):
-            # About the connection: the reason why it is closed.
-            return self._http2.encode_goaway(str(header.get("remark")))
+            return self._http2.encode_goaway(str(header.get("remark")))  # the reason why the connection is closed
         request, call = opaque.request, opaque.call
         if code and code not in request.outcomes:
             refusal = MESSAGES[opaque.rpc.response]() if request.refusal is None else request.refusal

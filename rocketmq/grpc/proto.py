@@ -165,9 +165,14 @@ MESSAGES: dict[str, Any] = _build()
 """Message name -> its class."""
 
 
+_MAX_MS = 2**53
+"""Every reader has it as a whole number. The largest number of seconds is more in ms than 64 bits hold."""
+
+
 def duration_ms(duration: Any) -> int:
-    """Milliseconds of a Duration or Timestamp, rounded down."""
-    return int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
+    """Milliseconds of a Duration or Timestamp, rounded down; of one beyond 285,000 years, the next that is not."""
+    ms = int(duration.seconds) * 1000 + int(duration.nanos) // 1_000_000
+    return max(-_MAX_MS, min(ms, _MAX_MS))
 
 
 def set_time(part: Any, ms: int) -> None:

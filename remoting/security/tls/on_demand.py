@@ -24,7 +24,12 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from model.access_limits import MAX_TLS_GREETING_BYTES, MAX_TLS_HANDSHAKES
+from model.access_limits import (
+    MAX_TLS_GREETING_BYTES,
+    MAX_TLS_HANDSHAKES,
+    MAX_TLS_HANDSHAKES_OF_ADDRESS,
+    TLS_HANDSHAKES_OF_ADDRESS_PER_S,
+)
 from model.errors import ConfigError, ProtocolError
 from model.log_lines import LogLines
 from remoting.address import is_loopback
@@ -37,6 +42,8 @@ from remoting.security.tls.layer import TlsLayer
 
 logger = logging.getLogger(__name__)
 
+_BURST_S = 0.1
+"""The part of a second whose handshakes begin at once."""
 _FIRST_BYTE = 22
 _HTTP2 = ["h2"]
 """What gRPC clients insist on; clients of other protocols ask for nothing."""
@@ -130,6 +137,7 @@ class TlsOnDemand:
         self._context: ssl.SSLContext | None = None
         self._waiting: list[_Handshake] = []
         self._under_way: dict[_Handshake, None] = {}  # oldest first
+        self._turns: dict[str, float] = {}  # address -> the turn of its next handshake
         self._lines = LogLines()
 
     def with_check(self, check: object) -> TlsOnDemand:
@@ -150,18 +158,36 @@ class TlsOnDemand:
         return _Undecided(self._dialects, self._own, connection)
 
     def begin(self, handshake: _Handshake) -> None:
-        """Begin a handshake, as soon as there is a context; the oldest one has to end for one too many."""
-        while len(self._under_way) >= MAX_TLS_HANDSHAKES:
-            oldest = next(iter(self._under_way))
-            self.failed(oldest, "newer ones need its place")
-            oldest.connection.abort()
+        """Begin a handshake, as soon as there is a context and its address has its turn.
+
+        For one too many the oldest one has to end: of its address, or of all.
+        """
+        of_address = [each for each in self._under_way if each.connection.owner == handshake.connection.owner]
+        if len(of_address) >= MAX_TLS_HANDSHAKES_OF_ADDRESS:
+            self._cut(of_address[0])
+        elif len(self._under_way) >= MAX_TLS_HANDSHAKES:
+            self._cut(next(iter(self._under_way)))
         self._under_way[handshake] = None
         if self._context is not None:
-            handshake.start(self._context)
+            self._start(handshake, self._context)
             return
         self._waiting.append(handshake)
         if len(self._waiting) == 1:
             self._tasks.start_soon(self._make_context)
+
+    def _cut(self, oldest: _Handshake) -> None:
+        self.failed(oldest, "newer ones need its place")
+        oldest.connection.abort()
+
+    def _start(self, handshake: _Handshake, context: ssl.SSLContext) -> None:
+        """Start a handshake in the turn of its address: now, unless others of it have begun within this second."""
+        now, address = self._loop.time(), handshake.connection.owner
+        self._turns = {each: turn for each, turn in self._turns.items() if turn > now}
+        turn = self._turns[address] = self._turns.get(address, now) + 1 / TLS_HANDSHAKES_OF_ADDRESS_PER_S
+        if turn <= now + _BURST_S:
+            handshake.start(context)
+        else:
+            self._loop.call_at(turn - _BURST_S, handshake.start, context)
 
     async def _make_context(self) -> None:
         assert self._make is not None, "clients are refused without it"
@@ -174,7 +200,7 @@ class TlsOnDemand:
                 handshake.connection.abort()
         else:
             for handshake in self._waiting:
-                handshake.start(self._context)
+                self._start(handshake, self._context)
         self._waiting.clear()
 
     def failed(self, handshake: _Handshake, reason: object) -> None:

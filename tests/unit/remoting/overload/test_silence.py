@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from model.grpc_limits import SILENT_PEER_S, SILENT_PEER_TIMEOUT_S
+from remoting.overload.lifecycle import Lifecycle
 from remoting.overload.silence import SilentPeers
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -22,7 +23,7 @@ class PeerConnection:
     def __init__(self, *, has_pings: bool = True) -> None:
         self.reads = self.unsent_bytes = 0
         self.is_held_back = self.closed = False
-        self.lifecycle = self if has_pings else None
+        self.lifecycle: Lifecycle | None = self if has_pings else None
         self.pings: list[float] = []
         self.left: list[float] = []
         self.dropped: list[float] = []

@@ -30,4 +30,6 @@ def test_the_pool_of_the_process_stays_free_for_a_stock_client() -> None:
 
 def test_times_are_milliseconds_in_both_directions() -> None:
     assert [duration_ms(to_duration(ms)) for ms in (0, 999, 1_001, 86_400_000)] == [0, 999, 1_001, 86_400_000]
+    far = [MESSAGES["Duration"](seconds=seconds) for seconds in (2**63 - 1, -(2**63))]
+    assert [duration_ms(each) for each in far] == [2**53, -(2**53)]
     assert (to_timestamp(1_500).seconds, to_timestamp(1_500).nanos) == (1, 500_000_000)

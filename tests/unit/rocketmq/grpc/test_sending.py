@@ -104,6 +104,15 @@ async def test_a_delayed_message_is_recalled_by_its_handle_and_only_once_it_wait
 
 
 @simulated
+async def test_a_time_of_creation_that_no_clock_has_is_stored_as_one_that_can_be_read(world: World) -> None:
+    client, peer = await begin(world, queues=1)
+    born = MESSAGES["Timestamp"](seconds=2**63 - 1)
+    assert (await client.send(born_timestamp=born)).status.code == proto.OK
+    [message] = await read(peer)
+    assert message.born_ms == 2**53
+
+
+@simulated
 async def test_a_recall_reaches_the_broker_of_its_handle_through_a_name_server(world: World) -> None:
     name_server = await world.start_name_server()
     await world.start_broker(name_servers=(name_server,))

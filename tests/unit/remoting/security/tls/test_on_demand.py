@@ -26,11 +26,11 @@ ASK = CODEC.encode(REQUEST, RequestCode.GET_SERVER_STATE, 7, {}, None)
 AUTO = {"grpc_tls": TlsChoice.AUTO}
 
 
-async def connected(world: World, client: TlsClient | None = None) -> TlsClient:
+async def connected(world: World, client: TlsClient | None = None, *, host: str = "stock") -> TlsClient:
     made = client or TlsClient()
-    host, _, port = ADDRESS.rpartition(":")
-    with world.simulation.on_host("stock"):
-        await world.simulation.loop.create_connection(lambda: made, host, int(port))
+    where, _, port = ADDRESS.rpartition(":")
+    with world.simulation.on_host(host):
+        await world.simulation.loop.create_connection(lambda: made, where, int(port))
     world.at_end.append(made.close)
     return made
 
@@ -127,6 +127,38 @@ async def test_for_one_handshake_too_many_the_oldest_ends(
     await connected(world, Half())  # the whole one has ended, and takes no place
     await anyio.sleep(0.1)
     assert not halves[1].closed.done()
+
+
+@simulated
+async def test_for_one_handshake_too_many_of_an_address_its_own_oldest_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "MAX_TLS_HANDSHAKES_OF_ADDRESS", 2)
+    await world.start_broker(**AUTO)
+    other = await connected(world, Half(), host="other")
+    halves = [await connected(world, Half()) for _ in range(3)]
+    await until(lambda: halves[0].closed is not None and halves[0].closed.done())
+    for each in (other, *halves[1:]):
+        assert each.closed is not None
+        assert not each.closed.done()
+
+
+@simulated
+async def test_handshakes_of_one_address_begin_in_turns_and_those_of_others_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "TLS_HANDSHAKES_OF_ADDRESS_PER_S", 50)
+    await world.start_broker(**AUTO)
+    first = await connected(world, host="other")  # the certificate is there
+    await until(lambda: first.is_shaken)
+    began = world.now
+    clients = [await connected(world) for _ in range(30)]
+    other = await connected(world, host="other")
+    await world.sleep(0.05)
+    assert other.is_shaken
+    assert sum(each.is_shaken for each in clients) == pytest.approx(5 + 50 * (world.now - began), abs=2)
+    await until(lambda: all(each.is_shaken for each in clients))
+    assert world.now - began == pytest.approx((30 - 5) / 50, abs=0.05)
 
 
 @simulated
