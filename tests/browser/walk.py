@@ -39,6 +39,7 @@ from tests.browser.cluster import (
     stop,
     wait_for,
 )
+from tests.browser.sharing import sharing
 from tests.browser.strange import MARKUP, injection, lost
 
 LATEST_MS = 1_000.0
@@ -359,6 +360,7 @@ def main() -> None:
         offline(page, relay, group)
         injection(page, console)
         lost(page, console)
+        sharing(page, console, name_server)
         views(browser, console, folder)
         trace_of(name_server, folder / "trace.jsonl")
         report(browser, folder / "trace.jsonl")
