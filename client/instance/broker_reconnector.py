@@ -133,7 +133,7 @@ class BrokerReconnector:
                 if routes.is_set(name):
                     self._check_routes()
                 # Not at its old address once it is elsewhere: another process may have that address now.
-                while address in self._host.addresses() or (loop_time() < until and name not in routes.brokers()):
+                while address in self._host.addresses() or (loop_time() < until and name not in routes.masters()):
                     backoff.failed(loop_time(), config.rng)
                     lost.news = anyio.Event()
                     with anyio.move_on_after(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address))):

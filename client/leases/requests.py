@@ -206,5 +206,5 @@ class LeaseRequests:
     def _address(self, broker_name: str) -> str:
         address = self._instance.routes.address_of(broker_name)
         if address is None:
-            raise ConnectFailed(f"broker {broker_name!r} is no longer in a route")
+            raise ConnectFailed(f"no route names a master of broker {broker_name!r} now")
         return address

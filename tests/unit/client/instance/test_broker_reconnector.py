@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import anyio
 import pytest
 
@@ -9,7 +12,10 @@ from client.trigger import Trigger
 from model.errors import ConnectFailed, NotEnoughReplicas, NotMaster, RequestTimeout
 from model.events import EventKind
 from model.limits import PULL_RETRY_ERROR_S, RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
+from model.names import retry_topic
 from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S, OLD_MASTER_CONNECTION_S, OLD_MASTER_QUIET_S
+from namesrv.faults import NameServerFaults
+from remoting.faults.fault import parse_fault
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -106,6 +112,33 @@ def test_a_broker_that_was_in_no_route_for_a_moment_is_found_before_the_next_pol
             assert instance.routes.address_of("broker-a") == "broker-a:10911"
             assert members(cluster, "broker-a") == ["c@1"]
             assert cluster.events_of(EventKind.BROKER_UP, client="c@1")
+
+    simulate(scenario)
+
+
+def test_a_broker_whose_route_had_no_master_for_a_moment_is_found_before_the_next_poll(simulate: Simulate) -> None:
+    """Between two masters of a set, a name server that knows no sets may name a replica only, and notifies nobody."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        hook = NameServerFaults(cluster.name_servers["namesrv-1"].running.server).hook(Random(1))
+        hook.begin(parse_fault({"do": "drop", "code": "NOTIFY_ROUTE_CHANGED"}))
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember())
+            await anyio.sleep(5)
+            await cluster.brokers["broker-a"].stop()
+            await anyio.sleep(0.1)
+            for topic in ("t", retry_topic("g")):
+                route = instance.routes.route_of(topic)
+                assert route is not None
+                replica_only = tuple(replace(each, addresses={2: "host-2:10911"}) for each in route.brokers)
+                instance.routes.update(topic, replace(route, brokers=replica_only))
+                instance.removal_grace.forget(topic)
+            await anyio.sleep(2)
+            await cluster.brokers["broker-a"].start()
+            await anyio.sleep(ROUTE_POLL_INTERVAL_S / 2)
+            assert instance.routes.address_of("broker-a") == "broker-a:10911"
+            assert members(cluster, "broker-a") == ["c@1"]
 
     simulate(scenario)
 
