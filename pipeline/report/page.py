@@ -137,6 +137,7 @@ def _ownerless(group: OwnerlessGroup, span_ms: float) -> str:
     )
     parts = [f'<h2>Group {escape(group.group)}</h2><p class="lead">{escape(ownerless(group))}</p>']
     if over_time:
+        over_time.append((span_ms, over_time[-1][1]))  # the last change holds until the end
         parts.append("<h3>Members</h3>")
         parts.append(both(lambda width: charts.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
     if group.queues:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from model.event_log import encode_events
 from model.events import Event, EventKind
+from pipeline.report import charts
 from pipeline.report.ownerless import find_ownerless
 
 QUEUE: dict[str, Any] = {"topic": "orders", "broker": "b", "queue_id": 3}
@@ -61,6 +62,9 @@ def test_the_report_of_a_group_that_pops_has_what_there_is_and_names_what_there_
     assert "Group pops" in page
     assert "Redelivered messages" in page
     assert "No member of any group had a queue" not in page
+    end_ms = 4_000.0 if options else 4_500.0  # the producer is of another group
+    until_the_end = [("lag", [(0.0, 1.0), (1_000.0, 2.0), (3_000.0, 1.0), (end_ms, 1.0)])]
+    assert charts.lines(until_the_end, [], end_ms, "members", charts.WIDE, steps=True) in page
     as_json = CliRunner().invoke(app, ["report", str(trace), "--out", str(out), "--json", *options])
     [group] = json.loads(as_json.stdout)["ownerless"]
     assert (group["group"], group["redelivered"]) == ("pops", 7)
