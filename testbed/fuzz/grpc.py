@@ -43,6 +43,8 @@ _BODIES = (b"", b"body", b"\xff\xfe", b"x" * 9_000, bytes(300))
 _PATHS = (_SERVICE, _SERVICE + "Nothing", "/grpc.health.v1.Health/Check", "", "/" + "x" * 500)
 _SIGNED = "MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=0g"
 _POLL_TIMEOUT_FIELD, _MAX_POLL_MS = "long_polling_timeout", 20
+_WINDOW_BYTES = 65_535
+"""What may be sent of a call before the server has opened its window: all of it, because a batch does not wait."""
 _MAX_ITEMS = 3
 _MAX_DEPTH = 4
 
@@ -133,6 +135,8 @@ class GrpcFrames(Frames):
         text = f"call {stream_id} {path} {' '.join(str(message).split())[:300]}"
         head = self._headers(stream_id, path)
         body = self._length_prefixed(data)
+        if len(body) > _WINDOW_BYTES:
+            body = self._length_prefixed(b"")  # more would break the flow control, and so end the connection
         if rng.random() < 0.04:
             reset = encode_http2_frame(_RST_STREAM, rng.choice(_NUMBERS).to_bytes(4, signed=True), stream_id)
             return FuzzFrame(head + _data_frames(stream_id, body, end=False) + reset, None, text)
