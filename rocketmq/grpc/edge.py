@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -25,22 +25,12 @@ from remoting.command import REQUEST, RESPONSE, Command, NamedOpaque
 from remoting.request_code import RequestCode
 from rocketmq.edge import ServerFacts
 from rocketmq.grpc import proto
-from rocketmq.grpc.http2.call import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall
+from rocketmq.grpc.http2.call import INTERNAL, UNIMPLEMENTED, CallEvent, GrpcCall, Receipt
 from rocketmq.grpc.http2.connection import Http2
 from rocketmq.grpc.proto import MESSAGES
 from rocketmq.grpc.signing import check_signature
 from rocketmq.grpc.status import GrpcRefused, status, status_of
 from rocketmq.signing import Check
-
-
-class Receipt(Protocol):
-    """What follows once it is known whether a client has read its answer."""
-
-    def read(self) -> None:
-        """The client has read the whole answer."""
-
-    def unread(self) -> None:
-        """The client has cancelled the call before that."""
 
 
 class GrpcRequest(NamedTuple):
@@ -367,7 +357,7 @@ class GrpcEdge:
             answer = request.answer(dict(header), body, code)
         receipt = None if code else request.receipt
         if receipt is not None and not call.open:
-            receipt.unread()
+            receipt.unsent()
             return b""
         return self._sent(call, answer, end=not opaque.rpc.is_stream, asks_read=receipt is not None)
 

@@ -84,13 +84,21 @@ def receive(connection: GrpcConnection, call: GrpcCall, request: Any) -> GrpcReq
 
 @dataclass(slots=True)
 class _Delivery:
-    """The messages of one answer, until it is known whether the client has read it; see `Receipt`."""
+    """The messages of one call, until it is known whether the client has read its answer; see `Receipt`.
+
+    A request may be answered twice, by a fault that duplicates it; the call has the first answer.
+    """
 
     connection: GrpcConnection
     group: str
     client_id: str
     is_kept: bool  # whether they stay invisible as long as the client is connected
     rows: list[list[Any]] = field(default_factory=list)  # topic, queue id, token, offsets
+    last_rows: list[list[Any]] = field(default_factory=list)  # those of the last answer
+
+    def add(self, rows: list[list[Any]]) -> None:
+        self.rows = self.rows + rows
+        self.last_rows = rows
 
     def read(self) -> None:
         if self.is_kept and self.rows:
@@ -100,6 +108,12 @@ class _Delivery:
         """Make them visible again at once."""
         if self.rows:
             self.send(RequestCode.RETURN_MESSAGES, self.rows)
+
+    def unsent(self) -> None:
+        """Make those of the last answer visible again at once."""
+        self.rows = self.rows[: len(self.rows) - len(self.last_rows)]
+        if self.last_rows:
+            self.send(RequestCode.RETURN_MESSAGES, self.last_rows)
 
     def send(self, code: RequestCode, rows: list[list[Any]]) -> None:
         header = {"group": self.group, "client_id": self.client_id}
@@ -118,6 +132,7 @@ def _translate_messages(
     batches: Any = [] if code else msgpack.unpackb(body or b"\x90")
     answer = MESSAGES["ReceiveMessageResponse"]
     messages: list[Any] = []
+    rows: list[list[Any]] = []
     mismatched: list[list[Any]] = []  # of another tag with the same hash
     for topic, queue_id, token, _, attempts, records in batches:
         delivered, excluded = [], []
@@ -131,9 +146,10 @@ def _translate_messages(
             else:
                 excluded.append(record.queue_offset)
         if delivered:
-            delivery.rows.append([topic, queue_id, token, delivered])
+            rows.append([topic, queue_id, token, delivered])
         if excluded:
             mismatched.append([topic, queue_id, token, excluded])
+    delivery.add(rows)
     if mismatched:
         delivery.send(RequestCode.ACK_MESSAGE, mismatched)
     if not messages:

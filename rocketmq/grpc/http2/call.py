@@ -1,9 +1,9 @@
-"""GrpcCall: one call of a gRPC client, and the kinds of events of calls. Pure."""
+"""GrpcCall: one call of a gRPC client, the kinds of events of calls, and what follows an answer. Pure."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 INITIAL_WINDOW_BYTES = 65_535
@@ -70,3 +70,16 @@ class GrpcCall:
 
 
 Event = tuple[CallEvent, GrpcCall]
+
+
+class Receipt(Protocol):
+    """What follows once it is known whether a client has read its answer."""
+
+    def read(self) -> None:
+        """The client has read the whole answer."""
+
+    def unread(self) -> None:
+        """The client has cancelled the call before that."""
+
+    def unsent(self) -> None:
+        """The last answer cannot be sent: the client has cancelled the call, or an earlier answer has ended it."""
