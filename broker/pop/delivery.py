@@ -227,7 +227,6 @@ class PopDelivery:
             client_id=pop.client_id,
             times=times,
             invisible_s=pop.invisible_s,
-            is_renewed=pop.is_renewed,
         )
         self._core.driver.wake_by(times.now + pop.invisible_s)
         self.commit(queue.key, window.committed)

@@ -107,7 +107,7 @@ class PopHandles:
             batch = None if queue is None else queue.window.batches.get(token)
             if queue is not None and batch is not None and batch.client_id == client_id:
                 self._ledger.keep(queue, token, self._times())
-                self._renewals.popped(group, client_id, connection)
+                self._renewals.record_client(group, client_id, connection)
         self._core.barrier.respond_after_commit(connection, request)
         self._store.compact_if_long(self._ledger, self._times())
 

@@ -173,9 +173,8 @@ class PopLedger:
         client_id: str,
         times: Times,
         invisible_s: float,
-        is_renewed: bool = False,
     ) -> list[int]:
-        """Record a delivery; with `is_renewed`, each extension is by `invisible_s`. See `PopWindow.deliver`."""
+        """Record a delivery; see `PopWindow.deliver`."""
         window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
         before = window.next_offset - window.committed
@@ -186,10 +185,6 @@ class PopLedger:
         wire = encode_offsets(offsets) if offsets else None
         visible_ms = round(now_ms + 1000 * invisible_s)
         self._note((DELIVER, queue.number, token, round(now_ms), visible_ms, client_id, upto, wire))
-        if is_renewed and offsets:
-            window.batches[token].renew_s = invisible_s
-            self.has_renewed = True
-            self._note((RENEW, queue.number, token, round(now_ms), visible_ms, round(1000 * invisible_s)))
         return counts
 
     def ack(self, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:

@@ -1,15 +1,17 @@
 """Renewals: which invisible times the broker extends by itself, under the handles that the client has.
 
 RocketMQ: DefaultReceiptHandleManager of its proxy, which extends with a new handle each time, keeps the new ones in its
-memory, and has a killed client's messages for a minute or two. Here a pop with `renew` delivers for a *slice*, its
-invisible time, and at the end of each slice the broker looks whether the client is connected:
+memory, and has a killed client's messages for a minute or two. Here a client that has received messages keeps them
+(KEEP_MESSAGES), and not before: an answer may be lost. Its invisible time is a *slice* from then on, and at the end of
+each slice the broker looks whether the client is connected:
 
-    pop with renew for 10 s     invisible until 10 s
+    pop for 10 s, then kept     invisible until 10 s
     10 s, still connected       invisible until 20 s; the handle is the same
     14 s, the client is killed
     20 s                        visible: the next pop gets it, and the handle is dead then
 
-A client is connected while the connection of its last such pop is open, or while it is a member whose heartbeats come.
+A client is connected while the connection over which it last kept messages is open, or while it is a member whose
+heartbeats come.
 A client that unregisters, or whose process is replaced, has its messages made visible at once.
 """
 
@@ -37,8 +39,8 @@ class Renewals:
         self._connections: dict[_Client, Connection] = {}
         self._clients: dict[Connection, dict[_Client, None]] = {}
 
-    def popped(self, group: str, client_id: str, connection: Connection) -> None:
-        """Record that a client pops with `renew` over this connection, which replaces its earlier one."""
+    def record_client(self, group: str, client_id: str, connection: Connection) -> None:
+        """Record that a client keeps messages over this connection, which replaces its earlier one."""
         client = (group, client_id)
         before = self._connections.get(client)
         if before is connection:

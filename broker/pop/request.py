@@ -34,7 +34,6 @@ class PopRequest(NamedTuple):
     invisible_s: float
     tag_hashes: frozenset[int] | None  # hashes of the wanted tags, or None for all tags
     matches: Matches | None  # the filter of the wanted messages, or None without one
-    is_renewed: bool  # whether the broker extends them under their handles while the client is connected
     order: bool  # whether only one batch of a queue is invisible at a time
     max_attempts: int  # deliveries after which a message is sent to the DLQ
     # Start of the group on a queue without a committed offset; None if the request does not say.
@@ -80,7 +79,6 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         header["invisible_ms"] / 1000,
         None if hashes is None else frozenset(hashes),
         parse_filter(header),
-        bool(header.get("renew")),
         order,
         header.get("max_attempts") or MAX_ATTEMPTS,
         None if consume_from is None else _consume_from(consume_from),

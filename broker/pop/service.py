@@ -146,8 +146,6 @@ class Pop(Feature):
         self._groups.table.touch(pop.group, pop.client_id, connection.number, now)
         self._store.check_backlog()
         self._check_queue(pop)
-        if pop.is_renewed:
-            self._renewals.popped(pop.group, pop.client_id, connection)
         suspend_ms = request.header["suspend_ms"]
         batches, is_more = self._delivery.deliver(pop)
         if batches:

@@ -68,12 +68,6 @@ _POP = RequestSchema(
         Field("invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS),
         SUSPEND,
         TAG_HASHES,
-        Field(
-            "renew",
-            bool,
-            "extend them as after KEEP_MESSAGES, for a sender that cannot miss the answer",
-            required=False,
-        ),
         Field("order", bool, "only from queues of which no message is invisible, in their order", False),
         Field("max_attempts", int, "deliveries after which a message goes to the DLQ; absent for 16", False, 1),
         Field(

@@ -90,7 +90,10 @@ class Run:
         first = queue.window.next_offset
         offsets = [offset for offset in range(first, first + n) if offset % 3 != passed]
         is_renewed = passed > 2
-        self._deliver(queue, offsets, first + n, token, 1 + passed, is_renewed)
+        self._deliver(queue, offsets, first + n, token, 1 + passed)
+        is_renewed = is_renewed and bool(offsets)
+        if is_renewed:
+            self.ledger.keep(queue, token, self.times)
         for offset in range(first, first + n):
             passed_over = offset not in offsets
             self.twin[queue.key][offset] = Message(
@@ -108,9 +111,7 @@ class Run:
         for offset in due.offsets:
             twin[offset] = Message(token, self.wall + invisible_s, twin[offset].attempts + 1)
 
-    def _deliver(
-        self, queue: GroupQueue, offsets: list[int], upto: int, token: int, invisible_s: int, is_renewed: bool = False
-    ) -> None:
+    def _deliver(self, queue: GroupQueue, offsets: list[int], upto: int, token: int, invisible_s: int) -> None:
         self.ledger.deliver(
             queue,
             offsets,
@@ -119,7 +120,6 @@ class Run:
             client_id="c",
             times=self.times,
             invisible_s=invisible_s,
-            is_renewed=is_renewed,
         )
 
     def connect(self, n: int, _: int, __: int) -> None:

@@ -77,7 +77,8 @@ async def give_back(peer: Peer, *rows: list[Any]) -> list[list[Any]]:
 @simulated
 async def test_messages_that_are_returned_are_received_by_another_at_once_as_if_never_delivered(world: World) -> None:
     a, b = await world_of(world, "a", "b", messages=3)
-    batch = await pop_one(a, renew=True)
+    batch = await pop_one(a)
+    await a.call(RequestCode.KEEP_MESSAGES, {"group": "g", "client_id": a.client_id}, [["t", 0, batch.token]])
     held = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000))
     await world.sleep(1)
     start = world.now

@@ -18,8 +18,16 @@ from tests.unit.broker.pop.pop_peer import INVISIBLE_S, Popped, ack, extend, hea
 SLICE_MS = 10_000
 
 
+async def keep(peer: Peer, *batches: Popped, **fields: Any) -> None:
+    rows = [[batch.topic, batch.queue_id, batch.token] for batch in batches]
+    await peer.call(RequestCode.KEEP_MESSAGES, {"group": "g", "client_id": peer.client_id, **fields}, rows)
+
+
 async def pop_renewed(peer: Peer, **fields: Any) -> Popped:
-    return await pop_one(peer, renew=True, **{"invisible_ms": SLICE_MS, **fields})
+    """Pop, and keep what has come."""
+    batch = await pop_one(peer, **{"invisible_ms": SLICE_MS, **fields})
+    await keep(peer, batch)
+    return batch
 
 
 @simulated
@@ -48,11 +56,6 @@ async def test_the_messages_of_a_client_that_is_gone_are_visible_at_the_end_of_a
     assert (again.offsets, again.attempts) == ([0, 1], [2, 2])
     assert SLICE_MS / 1000 - lived_s % 10 - 0.1 < world.now - start < SLICE_MS / 1000 - lived_s % 10 + 0.1
     assert await ack(b, batch.row) == [["t", 0, 0], ["t", 0, 1]]
-
-
-async def keep(peer: Peer, *batches: Popped, **fields: Any) -> None:
-    rows = [[batch.topic, batch.queue_id, batch.token] for batch in batches]
-    await peer.call(RequestCode.KEEP_MESSAGES, {"group": "g", "client_id": peer.client_id, **fields}, rows)
 
 
 @simulated
@@ -200,7 +203,7 @@ def test_of_the_clients_behind_one_connection_the_first_are_forgotten_at_the_lim
     renewals = Renewals(core, groups, cast(Any, None))
     connection = cast(Connection, OpenConnection())
     for n in range(MAX_RENEWED_OF_CONNECTION + 1):
-        renewals.popped("g", str(n), connection)
+        renewals.record_client("g", str(n), connection)
 
     def is_extended(client_id: str) -> bool:
         batch: Any = SimpleNamespace(client_id=client_id, renew_s=1.0, since=0.0)
