@@ -11,6 +11,7 @@ from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
 from testbed.cluster.control.barriers import (
     ends_of,
     is_client,
@@ -85,6 +86,10 @@ def test_a_member_owns_so_many_queues_by_its_id_or_its_name() -> None:
     assert not_owned(info, "c1", 3) == ["c1 owns 2 queues instead of 3"]
     assert not_owned(info, "c2") == ["c2 owns 0 queues instead of at least 1"]
     assert not is_client("1", "h@c1")
+    shared = (SubscriptionData(topic="orders"),)
+    sharing = replace(info, members=(replace(member("h@c3"), consume_type=ConsumeType.POP, subscriptions=shared),))
+    why = "it shares messages, so it owns no queue; wait for consumed"
+    assert not_owned(sharing, "c3") == [f"c3 owns 0 queues instead of at least 1: {why}"]
 
 
 def test_a_group_has_consumed_what_was_there_when_it_was_asked_and_not_what_came_later() -> None:
