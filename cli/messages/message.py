@@ -124,9 +124,9 @@ def recall(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Recall a delayed message that is not due yet, so that it is never delivered.
+    """Recall a delayed message before it is due.
 
-    Copies of failed messages, which wait for their next attempt, cannot be recalled.
+    It is never delivered. Copies of failed messages, which wait for their next attempt, cannot be recalled.
 
     Example: rlab message recall 5f0c3a9d27e1b8460000002a
     """

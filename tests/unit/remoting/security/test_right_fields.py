@@ -29,6 +29,7 @@ SERVED = sorted(set(RequestCode) - PUSHED - HANDSHAKE)
 OTHER_TEXTS = {
     *("epoch", "cause", "to", "key", "consume_from", "strategy", "mode", "cluster", "address", "role", "sql"),
     "message_types",  # digits
+    "handle of FORWARD_RECALL",  # as the next one: the broker of the handle answers it
     "handle of RECALL_MESSAGE",  # its handler compares the topic in it with the one in the header
     # Whoever may consume every topic may read each message.
     "message_id of VIEW_MESSAGE_BY_ID",
