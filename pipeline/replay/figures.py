@@ -20,15 +20,17 @@ from pipeline.replay.replay import ReplayOutcome
 from traces.figures.records import GroupTotals
 from traces.figures.trace import compute_figures
 
+_CAUSE = "replay/0"
+"""The cause of all events: to divide them into rebalances would take as long as to count the costs."""
 _MEMBERS = "members"
 """Node of events about members, on behalf of all brokers."""
 
 
 def replay_figures(recorded: RecordedGroup, outcome: ReplayOutcome) -> GroupTotals:
-    """Return the figures of a replay, up to the end of the trace, without duplicates."""
+    """Return the figures of a replay up to the end of the trace, without duplicates, and as one rebalance."""
     parts = [*_of_members(recorded, outcome), *_of_routes(recorded), *_of_queues(outcome)]
     events = (
-        event._replace(seq=seq, cause=f"{event.node}/{seq}", group="" if event.kind == _ROUTE else recorded.group)
+        event._replace(seq=seq, cause=_CAUSE, group="" if event.kind == _ROUTE else recorded.group)
         for seq, event in enumerate(parts, 1)
     )
     figures = compute_figures(events, recorded.group)
