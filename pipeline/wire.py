@@ -1,8 +1,8 @@
 """A blocking client for Spark's planner and Python workers, where no event loop runs.
 
-It uses the codec of the asyncio client. That client itself, behind a portal to a loop in another thread, takes
-1.7 times the CPU time for the pulls of a long task and 2.7 times for those of a short one, which is more than a tenth
-of a whole read: hence two clients. A client may be used by one thread.
+It uses the codec of the asyncio client. Behind a portal to a loop in another thread, the asyncio client itself takes
+1.7 times the CPU time for the pulls of a long task, and 2.7 times for a short task: more than a tenth of a whole read.
+So the project has two clients. A client may be used by one thread.
 
 Invariant: a connection that failed in any way is closed and removed, so a late answer is never confused with the answer
 to another request.
