@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from client import Message
+from pipeline.spark.session import register_source
 from tests.docs.pages import text_of
 from tests.spark.quick_start import QUICK_START
 from tests.spark.spark_cluster import ClusterProcesses
@@ -20,16 +22,19 @@ from tests.tcp.rlab_process import environment
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 TIMEOUT_S = 300.0
-IN_A_SESSION = """
+IN_A_PROCESS = """
 import json
 from rlab.pipeline.spark.session import spark_session
 
 with spark_session("recipes", master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}) as spark:
     for program in PROGRAMS:
         exec(program, globals())
-    letters = spark.read.parquet("dead/letters").selectExpr("consumer_group", "body")
-    counts = spark.sql("SELECT key, max(messages) FROM sessions GROUP BY key, first")
-    print(json.dumps([sorted(map(tuple, table.collect())) for table in (letters, counts)]))
+    print(json.dumps(found))
+"""
+FIND = """
+letters = spark.read.parquet("dead/letters").selectExpr("consumer_group", "body")
+counts = spark.sql("SELECT key, max(messages) FROM sessions GROUP BY key, first")
+found = [sorted(map(list, table.collect())) for table in (letters, counts)]
 """
 
 
@@ -58,25 +63,35 @@ def run(code: str, folder: Path) -> str:
 
 
 def test_every_recipe_of_a_session_goes_on_in_the_next_process(
-    cluster: ClusterProcesses, make_topic: Callable[[int], str], tmp_path: Path
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
     topic = make_topic(2)
     here = {"127.0.0.1:9876": cluster.address}
+    dead, sessions = ((f'"{name}/', f'"{tmp_path}/{name}/') for name in ("dead", "sessions"))
     programs = [
-        recipe("Dead letters into a table", here),
-        recipe("Sessions with state", {**here, '"orders"': f'"{topic}"'}),
-        recipe("Lag for Prometheus", {"9100": "0"}),
+        recipe("Dead letters into a table", dict([*here.items(), dead])),
+        recipe("Sessions with state", dict([*here.items(), sessions, ('"orders"', f'"{topic}"')])),
     ]
+    lag, find = recipe("Lag for Prometheus", {"9100": "0"}), FIND.replace(*dead)
+
+    def send(numbers: range) -> None:
+        cluster.send_numbers("%DLQ%billing", numbers)
+        cluster.send([Message(topic, b"x", [f"k{number % 2}"]) for number in range(6)])
+
     cluster.create_topic("%DLQ%billing", 1)
-    found: list[Any] = []
     try:
-        for sent in (range(3), range(3, 5)):
-            cluster.send_numbers("%DLQ%billing", sent)
-            cluster.send([Message(topic, b"x", [f"k{number % 2}"]) for number in range(6)])
-            found.append(json.loads(run(f"PROGRAMS = {programs!r}\n{IN_A_SESSION}", tmp_path)))
+        send(range(3))
+        # The first process is that of these tests: starting a JVM takes seconds.
+        session = spark.newSession()
+        register_source(session)
+        names: dict[str, Any] = {"spark": session, "__name__": "recipes"}
+        for program in (*programs, find):
+            exec(program, names)
+        send(range(3, 5))
+        next_found = json.loads(run(f"PROGRAMS = {[*programs, lag, find]!r}\n{IN_A_PROCESS}", tmp_path))
     finally:
         cluster.delete_topic("%DLQ%billing")
-    assert found == [
+    assert [names["found"], next_found] == [
         [[["billing", str(number)] for number in range(letters)], [["k0", messages], ["k1", messages]]]
         for letters, messages in ((3, 3), (5, 6))
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
-from model.own_name import PREFIX
 from pipeline.spark.session import use_session
-from tests.spark.quick_start import QUICK_START
 from tests.spark.spark_cluster import ClusterProcesses
-from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -113,37 +108,6 @@ def test_what_cannot_be_written_is_reported_in_the_words_of_the_sink(
     frame = spark.range(0, 5, 1, 1).selectExpr(*columns.split(", "))
     with pytest.raises(PySparkException, match=why):
         write(frame, cluster, **{"topic": make_topic(2), **options})
-
-
-BAD_ROW = """
-import sys
-from pyspark.errors import PySparkException
-from pipeline.spark.session import spark_session
-
-with spark_session("bad row", master="local[2]") as spark:
-    frame = spark.range(5).selectExpr("if(id = 3, null, string(id)) as body")
-    writer = frame.write.format("rlab").mode("append").option("nameServer", sys.argv[1])
-    try:
-        writer.option("topic", sys.argv[2]).save()
-    except PySparkException as error:
-        print(str(error).strip().splitlines()[-1])
-"""
-
-
-def test_a_row_that_cannot_be_written_is_one_error_and_no_stack_of_the_jvm(
-    cluster: ClusterProcesses, make_topic: MakeTopic
-) -> None:
-    # In a process of its own, because the JVM of the other tests does not print where a test can read it.
-    done = subprocess.run(
-        [sys.executable, "-c", BAD_ROW, cluster.address, make_topic(1)],
-        env=environment(**QUICK_START),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(f"{PREFIX}model.errors.MessageIllegal: column body is null in 1 row of ")
-    assert "MessageIllegal" not in done.stderr
-    assert not [line for line in done.stderr.splitlines() if "ERROR" in line or line.startswith("\tat ")]
 
 
 def test_a_thread_of_its_own_writes_once_it_has_taken_the_session(
