@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -68,7 +69,12 @@ TEMPORARY = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the temporary files of all processes of this run into memory, see `tests.temporary_files`."""
+    """Put the temporary files of all processes of this run into memory, see `tests.temporary_files`.
+
+    And let SIGINT interrupt: a script that starts a run in the background lets it ignore that, and tests send it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = folder_in_memory()
     if folder is not None:
         config.stash[TEMPORARY] = folder

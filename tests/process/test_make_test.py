@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,17 @@ def test_some_tests_alone_run_without_the_checks_and_it_is_said() -> None:
         3,
         ["Some tests were chosen, so the checks are left out: make check runs them."],
     )
+
+
+PRESSED = (
+    "tests/unit/testbed/simulation/kernel/test_run.py::test_a_signal_stops_a_simulation_whose_rest_cannot_be_cancelled"
+)
+
+
+def test_tests_that_send_sigint_pass_in_a_run_that_was_started_to_ignore_it() -> None:
+    ignoring = "import signal, sys, pytest; signal.signal(2, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
+    code, lines = run(sys.executable, "-c", ignoring, "-q", "-p", "no:cacheprovider", PRESSED)
+    assert (code, lines[-1].partition(" in ")[0]) == (0, "2 passed")
 
 
 def test_without_node_the_lint_of_scripts_prints_why_it_is_left_out() -> None:
