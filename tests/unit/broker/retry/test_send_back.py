@@ -56,7 +56,7 @@ def test_what_the_broker_does_not_have_cannot_be_sent_back(simulate: Simulate) -
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         async with RemotingClient() as client:
-            with pytest.raises(QueryNotFound, match="no message 7"):
+            with pytest.raises(QueryNotFound, match="no longer has message 7"):
                 await send_back(client, cluster, 7)
             with pytest.raises(TopicNotExist):
                 await send_back(client, cluster, 0, topic="unknown")
