@@ -46,6 +46,7 @@ FOREIGN = {
     "Task.cancelling": "asyncio",
     "TyperCommand.format_help": "typer",
     "credentials_file": "Prometheus",
+    "fail_under": "coverage",
     "current_timestamp": "Spark SQL",
     "DynamicUser": "systemd",
     "FindException": "Java",
