@@ -236,7 +236,7 @@ class Broker(Feature):
             "uptime_s": self.uptime_s,
             "topics": [[*config.to_wire(), self._ranges(config, with_times=with_times)] for config in configs],
             "message_types": {config.topic: int(config.message_type) for config in configs if config.message_type},
-            "damaged": {config.topic: found for config in configs if (found := self.damage.of_topic(config))},
+            "damaged": {config.topic: ranges for config in configs if (ranges := self.damage.of_topic(config))},
             **dict.fromkeys(("groups", "held_pulls", "held_pops", "pop_messages", "producers"), 0),
             **self.features.stats(),
             "events_dropped": self.events.dropped,
@@ -248,23 +248,23 @@ class Broker(Feature):
 
     def _disk(self) -> dict[str, Any]:
         """The file system that holds the data directory, if it has figures, and the reasons that keep old segments."""
-        found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing, **self.barrier.disk.figures()}
-        if self.retention is not None and (held := self.retention.held).segments:
-            found |= {"log_held_bytes": held.size_bytes, "log_held_by": f"{held.text}; {held.remedy}"}
+        figures: dict[str, Any] = {"disk_full": self.store.reserve.is_missing, **self.barrier.disk.figures()}
+        if self.retention is not None and (held_log := self.retention.held).segments:
+            figures |= {"log_held_bytes": held_log.size_bytes, "log_held_by": f"{held_log.text}; {held_log.remedy}"}
         try:
             usage = shutil.disk_usage(self.config.data_dir)
         except OSError:
-            return found
-        return {**found, "disk_free_bytes": usage.free, "disk_total_bytes": usage.total}
+            return figures
+        return {**figures, "disk_free_bytes": usage.free, "disk_total_bytes": usage.total}
 
     def _ranges(self, config: TopicConfig, *, with_times: bool) -> list[list[int]]:
         """[min offset, max offset] of every queue of a topic, and when its last message was stored, 0 without one."""
         store, topic_id = self.store, self.topics.table.existing(config.topic).topic_id
-        found = [[store.min_offset(topic_id, n), store.max_offset(topic_id, n)] for n in range(queue_count(config))]
-        for queue_id, row in enumerate(found if with_times else ()):
+        limits = [[store.min_offset(topic_id, n), store.max_offset(topic_id, n)] for n in range(queue_count(config))]
+        for queue_id, row in enumerate(limits if with_times else ()):
             last = store.read_one(topic_id, queue_id, row[1] - 1)
             row.append(0 if last is None else last.stored_ms)
-        return found
+        return limits
 
     def server_state(self, connection: Connection, request: Command) -> Reply:
         """Health: which server this is, and how long it runs."""
@@ -388,9 +388,9 @@ def _open_store(config: BrokerConfig) -> MessageStore:
 def _open_metadata(config: BrokerConfig, store: MessageStore) -> MetadataStore:
     if not config.recover_topics and not metadata_exists(config.data_dir):
         # Before an empty file is made in the place of the one that may be put back.
-        lost = lost_topics(store.queues(), (), 0)
-        if lost:
-            raise metadata_missing(config.data_dir / METADATA_NAME, lost)
+        unknown_topics = lost_topics(store.queues(), (), 0)
+        if unknown_topics:
+            raise metadata_missing(config.data_dir / METADATA_NAME, unknown_topics)
     return MetadataStore(config.data_dir, flush=config.flush, files=config.files)
 
 

@@ -165,7 +165,7 @@ class Feature:
         """The destination of a damaged message; None if the queue is not this feature's, or no delivery is pending."""
         return None
 
-    def copy_forward(self, key: LogKey, before: int) -> bool:
+    def copy_forward(self, key: LogKey, end_position: int) -> bool:
         """Copy kept messages of a queue to the end of the log, so that segments before a log position can be deleted.
 
         Returns:
@@ -241,9 +241,9 @@ class Features(Feature):
         self._hooks: dict[str, list[Callable[..., Any]]] = {name: [] for name in _HOOKS}
         self._queue_changed = self._hooks["queue_changed"]
         for name, default in _HOOKS.items():
-            joined = _JOINED[default.__annotations__["return"].partition("[")[0]]
+            combined = _JOINED[default.__annotations__["return"].partition("[")[0]]
             if name not in vars(Features):
-                setattr(self, name, partial(joined, self._hooks[name]))
+                setattr(self, name, partial(combined, self._hooks[name]))
 
     def add(self, feature: FeatureT) -> FeatureT:
         """Add a feature behind the others; returns it."""

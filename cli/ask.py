@@ -33,7 +33,7 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialec
     return run(main)
 
 
-def ask_register(name_servers: str, place: str | None, call: Callable[[Register], Awaitable[T]]) -> T:
+def ask_register(name_servers: str, register_location: str | None, call: Callable[[Register], Awaitable[T]]) -> T:
     """Run a call at the register of a cluster, and return its result.
 
     Raises:
@@ -41,25 +41,25 @@ def ask_register(name_servers: str, place: str | None, call: Callable[[Register]
     """
 
     async def main() -> T:
-        async with register_at(parse_addresses(name_servers), place) as register:
+        async with register_at(parse_addresses(name_servers), register_location) as register:
             return await call(register)
 
     return run(main)
 
 
 def register_at(
-    name_servers: Sequence[str], place: str | None, key: Key | None = None
+    name_servers: Sequence[str], register_location: str | None, key: Key | None = None
 ) -> RemoteRegister | EtcdRegister:
     """The register of a cluster, to be entered: in etcd if there is a place, else at one of the name servers.
 
     Raises:
         ConfigError: the place, or the login or the TLS files for it, cannot be used.
     """
-    if place is None:
+    if register_location is None:
         from replica.registers.remote import RemoteRegister
 
         return RemoteRegister(name_servers, key=key)
     from replica.registers.etcd import EtcdRegister
     from replica.registers.etcd_place import parse_place
 
-    return EtcdRegister(parse_place(place))
+    return EtcdRegister(parse_place(register_location))

@@ -41,11 +41,11 @@ def members(incomplete: str) -> list[str]:
     """The client ids of the members of all groups."""
 
     async def names(admin: Admin) -> list[str]:
-        found: dict[str, None] = {}
+        client_ids: dict[str, None] = {}
         for each in await admin.groups():
             if each.members:
-                found |= dict.fromkeys(member.client_id for member in (await admin.group(each.group)).members)
-        return list(found)
+                client_ids |= dict.fromkeys(member.client_id for member in (await admin.group(each.group)).members)
+        return list(client_ids)
 
     return with_prefix(incomplete, _asked(names))
 

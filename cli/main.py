@@ -27,19 +27,19 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import version
 
         typer.echo(f"rlab {version('rebalance-lab')}")
         raise typer.Exit
 
 
-def _print_variables(wanted: bool) -> None:
-    if wanted:
-        found = all_variables(get_command(app))
-        width = max(len(each.name) for each in found) + 2
-        for each in found:
+def _print_variables(is_wanted: bool) -> None:
+    if is_wanted:
+        variables = all_variables(get_command(app))
+        width = max(len(each.name) for each in variables) + 2
+        for each in variables:
             typer.echo(f"{each.name:{width}}{each.option or each.meaning}")
         raise typer.Exit
 

@@ -55,20 +55,20 @@ def load_config(context: typer.Context, file: Path | None) -> Path | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} is not valid TOML: {error}") from error
     # "rlab topic create" reads the root, [topic] and [topic.create]; only in the last an unknown name is an error.
-    known = _parameters(context)
-    values = {name: value for name, value in table.items() if name in known}
+    parameters = _parameters(context)
+    values = {name: value for name, value in table.items() if name in parameters}
     path = context.command_path.split()[1:]
     for depth, name in enumerate(path, 1):
         table = table.get(name, {})
         if not isinstance(table, dict):
             raise typer.BadParameter(f"{file}: [{'.'.join(path[:depth])}] must be a table")
         values.update(table)
-    unknown = [name for name, value in table.items() if name not in known and not isinstance(value, dict)]
+    unknown = [name for name, value in table.items() if name not in parameters and not isinstance(value, dict)]
     if unknown and path:
         raise typer.BadParameter(
-            f"{file}: [{'.'.join(path)}] has no option {unknown[0]!r}; it has {', '.join(sorted(known))}"
+            f"{file}: [{'.'.join(path)}] has no option {unknown[0]!r}; it has {', '.join(sorted(parameters))}"
         )
-    context.default_map = {known[name]: value for name, value in values.items() if name in known}
+    context.default_map = {parameters[name]: value for name, value in values.items() if name in parameters}
     return file
 
 

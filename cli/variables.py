@@ -94,26 +94,26 @@ def variables_of(command: Any, path: str = "rlab") -> Iterator[Variable]:
 
 def all_variables(command: Any) -> list[Variable]:
     """Return all variables by name; a variable that several commands share is listed once."""
-    found: dict[str, Variable] = {}
+    by_name: dict[str, Variable] = {}
     for each in variables_of(command):
-        known = found.get(each.name)
+        other = by_name.get(each.name)
         shared = f"{each.option.rpartition(' ')[2]} of all commands"
-        found[each.name] = each if known is None else Variable(name=each.name, option=shared, meaning=known.meaning)
-    found |= {name: Variable(name=name, option="", meaning=meaning) for name, meaning in NOT_OPTIONS.items()}
-    return [found[name] for name in sorted(found)]
+        by_name[each.name] = each if other is None else Variable(name=each.name, option=shared, meaning=other.meaning)
+    by_name |= {name: Variable(name=name, option="", meaning=meaning) for name, meaning in NOT_OPTIONS.items()}
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
     """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
-    own = [name for name in names if name.startswith(PREFIX) and name not in NOT_OPTIONS and name not in SHARED]
-    if not own:
+    own_names = [name for name in names if name.startswith(PREFIX) and name not in NOT_OPTIONS and name not in SHARED]
+    if not own_names:
         return []
-    known = {*(each.name for each in variables_of(command)), *NOT_OPTIONS}
+    known_names = {*(each.name for each in variables_of(command)), *NOT_OPTIONS}
     described = []
-    for name in sorted(set(own) - known):
+    for name in sorted(set(own_names) - known_names):
         if name.startswith(_KUBERNETES_PREFIXES) or name in OLD_NAMES:
             continue
-        near = get_close_matches(name, sorted(known), 1, 0.8)
+        near = get_close_matches(name, sorted(known_names), 1, 0.8)
         described.append(f"{name} is not a variable of rlab" + (f": is {near[0]} meant?" if near else ""))
     return described
 

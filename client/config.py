@@ -142,14 +142,14 @@ class ClientConfig:
         object.__setattr__(self, "dialect", parse_dialect(self.dialect))
         if self.dialect is ServerDialect.ROCKETMQ:
             object.__setattr__(self, "trace", False)
-        for known, kinds, kind in _KINDS:
-            if not isinstance(getattr(self, known), kinds):
-                raise ConfigError(f"{known} must be {kind}, got {short_repr(getattr(self, known))}")
+        for field_name, kinds, kind in _KINDS:
+            if not isinstance(getattr(self, field_name), kinds):
+                raise ConfigError(f"{field_name} must be {kind}, got {short_repr(getattr(self, field_name))}")
         _generators.add(self.rng)
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):
             if option.name.endswith("_s"):
                 check_seconds(option.name, getattr(self, option.name))
-        for what, name in (("instance name", self.instance_name), ("client ip", self.client_ip)):
+        for subject, name in (("instance name", self.instance_name), ("client ip", self.client_ip)):
             if name is not None:
-                check_id(what, name)
+                check_id(subject, name)

@@ -46,11 +46,11 @@ class ConsumeOrder(StrEnum):
     """The messages that wait for each other."""
 
     NONE = "none"
-    """None: they are processed at the same time, and a failed one is redelivered later."""
+    """No order: messages are processed at the same time, and a failed one is redelivered later."""
     QUEUE = "queue"
-    """Those of a queue (RocketMQ: MessageListenerOrderly)."""
+    """All messages of a queue are in order (RocketMQ: MessageListenerOrderly)."""
     KEY = "key"
-    """Those of a queue with the same first key. Producers send the messages of a key to the same queue. Not popping."""
+    """Messages with the same first key are in order. Producers send them to one queue. Not with POP."""
 
 
 class ConsumeMode(StrEnum):
@@ -105,8 +105,8 @@ class MemberOptions:
         for name, low, high in _RANGES:
             value = getattr(self, name, low)
             if not isinstance(value, (int, float) if name.endswith("_s") else int):
-                what = "a number of seconds" if name.endswith("_s") else "a whole number"
-                raise ConfigError(f"{name} must be {what}, got {value!r}")
+                expectation = "a number of seconds" if name.endswith("_s") else "a whole number"
+                raise ConfigError(f"{name} must be {expectation}, got {value!r}")
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
         if not isinstance(self.offsets_dir, str | PathLike):
@@ -230,27 +230,27 @@ Kind = TypeVar("Kind", bound=MemberOptions)
 
 def check_option_names(options: Mapping[str, Any], *records: type[Any]) -> None:
     """Raise ConfigError for a keyword that is a field of none of the records, with the nearest known name."""
-    known = {field.name for record in records for field in fields(record)} - {"name_servers"}
+    option_names = {field.name for record in records for field in fields(record)} - {"name_servers"}
     for name in options:
-        if name not in known:
-            near = get_close_matches(name, sorted(known), n=1)
+        if name not in option_names:
+            near = get_close_matches(name, sorted(option_names), n=1)
             raise ConfigError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
-def fit_for_rocketmq(own: Kind) -> Kind:
+def fit_for_rocketmq(member_options: Kind) -> Kind:
     """The options as they are with servers of RocketMQ, whose locks end sooner than our leases may.
 
     Raises:
         ConfigError: an option needs what such servers do not do.
     """
-    if own.assignment == AssignedBy.BROKER or own.rejoin_within_s:
+    if member_options.assignment == AssignedBy.BROKER or member_options.rejoin_within_s:
         raise ConfigError(
             "assignment='broker' and rejoin_within_s are not there with servers of RocketMQ: leave them out, or choose "
             "servers of this project"
         )
-    if not isinstance(own, ConsumerOptions) or own.order == ConsumeOrder.NONE:
-        return own
-    return replace(own, session_timeout_s=min(own.session_timeout_s, ROCKETMQ_LOCK_TRUST_S))
+    if not isinstance(member_options, ConsumerOptions) or member_options.order == ConsumeOrder.NONE:
+        return member_options
+    return replace(member_options, session_timeout_s=min(member_options.session_timeout_s, ROCKETMQ_LOCK_TRUST_S))
 
 
 def split_options(
@@ -269,13 +269,13 @@ def split_options(
     check_option_names(options, ClientConfig, kind)
     names = {field.name for field in fields(kind)}
     config = ClientConfig(name_servers=name_servers, **{k: v for k, v in options.items() if k not in names})
-    own = kind(**{k: v for k, v in options.items() if k in names})
+    member_options = kind(**{k: v for k, v in options.items() if k in names})
     if config.dialect is ServerDialect.ROCKETMQ:
-        own = fit_for_rocketmq(own)
-    if own.model is MessageModel.BROADCASTING and config.instance_name is None:
+        member_options = fit_for_rocketmq(member_options)
+    if member_options.model is MessageModel.BROADCASTING and config.instance_name is None:
         raise ConfigError(
             "model=BROADCASTING needs an instance_name that stays the same: the offsets are kept in a folder named "
             "after ip@instance_name, and a name made up at each start would never find them again. Give each process "
             "of a machine its own; set client_ip as well where the address of the machine changes"
         )
-    return config, own
+    return config, member_options

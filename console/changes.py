@@ -40,7 +40,7 @@ class PageChanges:
             "heal": self._heal,
         }
 
-    async def make(self, change: str, wanted: Mapping[str, Any]) -> str:
+    async def make(self, change: str, fields: Mapping[str, Any]) -> str:
         """Make a change; returns a description of it.
 
         Raises:
@@ -51,32 +51,32 @@ class PageChanges:
         """
         if change not in self._made:
             raise InvalidParameter(f"there is no change {change[:40]!r}")
-        return await self._made[change](wanted)
+        return await self._made[change](fields)
 
-    async def _publish(self, wanted: Mapping[str, Any]) -> str:
-        body = _text(wanted, "body", empty=True).encode()
+    async def _publish(self, fields: Mapping[str, Any]) -> str:
+        body = _text(fields, "body", empty=True).encode()
         if len(body) > MAX_CONSOLE_BODY_BYTES:
             raise InvalidParameter(f"a body of {len(body):,} bytes is more than {MAX_CONSOLE_BODY_BYTES:,}")
-        keys = tuple(_text(wanted, "keys", empty=True).split())
-        message = Message(_text(wanted, "topic"), body, keys=keys, tags=_text(wanted, "tag", empty=True))
+        keys = tuple(_text(fields, "keys", empty=True).split())
+        message = Message(_text(fields, "topic"), body, keys=keys, tags=_text(fields, "tag", empty=True))
         async with Producer(self._name_servers, group=_GROUP) as producer:
             sent = await producer.send(message)
         return f"stored in {sent.queue} at offset {sent.offset:,}, message id {sent.message_id}"
 
-    async def _resend(self, wanted: Mapping[str, Any]) -> str:
-        dead_letter_list = self._admin.dead_letters(_text(wanted, "group"))
-        to = ResendTo.TOPIC if wanted.get("to") == "topic" else ResendTo.GROUP
-        if wanted.get("all") is True:
+    async def _resend(self, fields: Mapping[str, Any]) -> str:
+        dead_letter_list = self._admin.dead_letters(_text(fields, "group"))
+        to = ResendTo.TOPIC if fields.get("to") == "topic" else ResendTo.GROUP
+        if fields.get("all") is True:
             return f"{await dead_letter_list.resend_all(to):,} sent again"
-        message_id = _text(wanted, "id")
-        found = (await dead_letter_list.find([message_id]))[message_id]
-        if not found:
+        message_id = _text(fields, "id")
+        letters = (await dead_letter_list.find([message_id]))[message_id]
+        if not letters:
             raise QueryNotFound(f"no dead letter with id {message_id!r} waits: it may have been sent again already")
-        await dead_letter_list.resend(found, to)
+        await dead_letter_list.resend(letters, to)
         return f"{message_id} sent again"
 
-    async def _scale(self, wanted: Mapping[str, Any]) -> str:
-        topic, queues = _text(wanted, "topic"), wanted.get("queues")
+    async def _scale(self, fields: Mapping[str, Any]) -> str:
+        topic, queues = _text(fields, "topic"), fields.get("queues")
         if not isinstance(queues, int) or isinstance(queues, bool):
             raise InvalidParameter("queues is a whole number")
         await self._admin.scale_topic(topic, read=queues, write=queues)
@@ -92,21 +92,21 @@ class PageChanges:
         parts = [part._asdict() for part in bed.parts()]
         return {"parts": parts, "faults": await bed.active_faults(), "missing": bed.missing(), "there": True}
 
-    async def _act(self, wanted: Mapping[str, Any]) -> str:
-        return await self._bed().act(_text(wanted, "name"), _text(wanted, "action"))
+    async def _act(self, fields: Mapping[str, Any]) -> str:
+        return await self._bed().act(_text(fields, "name"), _text(fields, "action"))
 
-    async def _add_consumer(self, wanted: Mapping[str, Any]) -> str:
-        return await self._bed().add_consumer(_text(wanted, "group"), _text(wanted, "topic"))
+    async def _add_consumer(self, fields: Mapping[str, Any]) -> str:
+        return await self._bed().add_consumer(_text(fields, "group"), _text(fields, "topic"))
 
-    async def _begin_fault(self, wanted: Mapping[str, Any]) -> str:
-        fault = wanted.get("fault")
+    async def _begin_fault(self, fields: Mapping[str, Any]) -> str:
+        fault = fields.get("fault")
         if not isinstance(fault, dict):
             raise InvalidParameter("fault is missing, or not an object")
-        begun = await self._bed().begin_fault(fault)
-        return f"begun: {fault.get('do', '')}; done {plural(begun['done'], 'time')} at once"
+        answer = await self._bed().begin_fault(fault)
+        return f"begun: {fault.get('do', '')}; done {plural(answer['done'], 'time')} at once"
 
-    async def _heal(self, wanted: Mapping[str, Any]) -> str:
-        number = wanted.get("id")
+    async def _heal(self, fields: Mapping[str, Any]) -> str:
+        number = fields.get("id")
         if not isinstance(number, int) or isinstance(number, bool):
             raise InvalidParameter("id is the number of a fault")
         return "healed" if await self._bed().heal(number) else "the fault had already ended"
@@ -117,8 +117,8 @@ class PageChanges:
         return self._test_bed
 
 
-def _text(wanted: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
-    value = wanted.get(name, "" if empty else None)
+def _text(fields: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
+    value = fields.get(name, "" if empty else None)
     if not isinstance(value, str) or not (value or empty):
         raise InvalidParameter(f"{name} is missing, or not a text")
     try:

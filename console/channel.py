@@ -50,10 +50,10 @@ class Channel:
 
     def after(self, last_id: str) -> list[Update] | None:
         """Return the updates after the last update of a page; None if it has to load the whole document again."""
-        found = _ID.fullmatch(last_id)
-        if found is None or found[1] != self._epoch:
+        match = _ID.fullmatch(last_id)
+        if match is None or match[1] != self._epoch:
             return None
-        missing = self._last - int(found[2])
+        missing = self._last - int(match[2])
         if not 0 <= missing <= len(self._kept):
             return None
         first = self._last - missing + 1

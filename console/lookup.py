@@ -28,15 +28,15 @@ async def messages(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
     Cancellation: harmless.
     """
     if query.get("id"):
-        found = await admin.view_message(query["id"])
+        result = await admin.view_message(query["id"])
     elif query.get("key"):
-        found = await admin.query_message(query.get("topic", ""), query["key"], max_n=MOST)
+        result = await admin.query_message(query.get("topic", ""), query["key"], max_n=MOST)
     else:
         return await _from(admin, query)
     return {
-        "messages": [_found(each) for each in found.messages],
-        "complete": found.is_complete,
-        "unreachable": list(found.unreachable),
+        "messages": [_found(each) for each in result.messages],
+        "complete": result.is_complete,
+        "unreachable": list(result.unreachable),
     }
 
 
@@ -62,8 +62,8 @@ def _number(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _found(found: FoundMessage) -> dict[str, Any]:
-    return {**_message(found.message, found.undecodable), "due_ms": found.due_ms, "half": found.half}
+def _found(hit: FoundMessage) -> dict[str, Any]:
+    return {**_message(hit.message, hit.undecodable), "due_ms": hit.due_ms, "half": hit.half}
 
 
 def _message(message: MessageExt, undecodable: str) -> dict[str, Any]:

@@ -36,7 +36,10 @@ def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupIn
 def rows_of(info: GroupInfo) -> dict[str, Row]:
     """Return the rows of a group by queue."""
     popped = {each.queue: each.in_flight for each in info.popped_queues}
-    holders = {each.queue: [list(of) for of in each.in_flight_of.items()] for each in info.popped_queues}
+    holders = {
+        each.queue: [list(count_of_client) for count_of_client in each.in_flight_of.items()]
+        for each in info.popped_queues
+    }
     shared = _shared_topics(info)
     why = _OwnerExplainer(info)
     return {
@@ -122,17 +125,17 @@ def members_of(info: GroupInfo) -> list[dict[str, Any]]:
     ]
 
 
-def changed_rows(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: bool) -> list[Row]:
+def changed_rows(old_rows: Mapping[str, Row], new_rows: Mapping[str, Row], *, counts: bool) -> list[Row]:
     """Return the rows that are new or have changed; without `counts`, changes of counts alone are ignored."""
     if counts:
-        return [row for name, row in now.items() if before.get(name) != row]
-    return [row for name, row in now.items() if name not in before or _plain(before[name]) != _plain(row)]
+        return [row for name, row in new_rows.items() if old_rows.get(name) != row]
+    return [row for name, row in new_rows.items() if name not in old_rows or _plain(old_rows[name]) != _plain(row)]
 
 
 def _plain(row: Row) -> Row:
     return [*row[:LAG], row[WHY], row[HOLDERS] is None]
 
 
-def removed_queues(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
+def removed_queues(old_rows: Mapping[str, Row], new_rows: Mapping[str, Row]) -> list[str]:
     """Return the queues that no longer exist."""
-    return [name for name in before if name not in now]
+    return [name for name in old_rows if name not in new_rows]

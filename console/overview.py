@@ -86,7 +86,7 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
 
 async def _sets(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The replicas of each set that answers; all are asked at the same time."""
-    found: dict[str, dict[str, Any]] = {}
+    sets: dict[str, dict[str, Any]] = {}
 
     async def ask(name: str) -> None:
         try:
@@ -102,12 +102,12 @@ async def _sets(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, Any]]
             }
             for each in seen.replicas
         ]
-        found[name] = {"epoch": seen.row.epoch, "wanted": seen.row.copies, "replicas": replicas}
+        sets[name] = {"epoch": seen.row.epoch, "wanted": seen.row.copies, "replicas": replicas}
 
     async with anyio.create_task_group() as tasks:
         for name in names:
             tasks.start_soon(ask, name)
-    return found
+    return sets
 
 
 def _absent(broker: AbsentBroker) -> dict[str, Any]:
@@ -118,10 +118,10 @@ def _absent(broker: AbsentBroker) -> dict[str, Any]:
 
 def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
     """Return every topic with its queues and messages on all brokers together, topics of users first."""
-    found: dict[str, list[TopicInfo]] = {}
+    by_name: dict[str, list[TopicInfo]] = {}
     for broker in brokers:
         for topic in broker.topics:
-            found.setdefault(topic.config.topic, []).append(topic)
+            by_name.setdefault(topic.config.topic, []).append(topic)
     return [
         {
             "topic": name,
@@ -130,7 +130,7 @@ def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
             "queues": sum(part.config.read_queue_nums for part in parts),
             "messages": sum(each.max_offset - each.min_offset for part in parts for each in part.ranges),
         }
-        for name, parts in sorted(found.items(), key=lambda item: (_KINDS.index(_kind(item[0])), item[0]))
+        for name, parts in sorted(by_name.items(), key=lambda item: (_KINDS.index(_kind(item[0])), item[0]))
     ]
 
 

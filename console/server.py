@@ -206,9 +206,9 @@ class _Console:
 
     async def _moves(self, request: web.Request) -> web.Response:
         picture = self._watcher.pictures.groups.get(request.match_info["name"])
-        found = [] if picture is None else picture.moves_of(request.query.get("cause", ""))
+        moves = [] if picture is None else picture.moves_of(request.query.get("cause", ""))
         response = _answer(
-            {"moves": [_move(move, self._watcher.pictures.base_ms) for move in found[:_MAX_MOVES]], "all": len(found)}
+            {"moves": [_move(move, self._watcher.pictures.base_ms) for move in moves[:_MAX_MOVES]], "all": len(moves)}
         )
         response.enable_compression()
         return response
@@ -254,8 +254,8 @@ class _Console:
         )
         if refused:
             return _answer({"error": refused}, status=403)
-        wanted = await json_body(request)
-        return _answer({"done": await self._changes.make(request.match_info["change"], wanted)})
+        fields = await json_body(request)
+        return _answer({"done": await self._changes.make(request.match_info["change"], fields)})
 
 
 async def _send_updates(response: web.StreamResponse, subject: Subject, last_id: str) -> None:

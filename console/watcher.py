@@ -231,8 +231,8 @@ class Watcher:
         sent = changed_rows(subject.rows, rows, counts=counts)
         if sent:
             update["rows"] = sent
-        if lost := removed_queues(subject.rows, rows):
-            update["gone"] = lost
+        if removed := removed_queues(subject.rows, rows):
+            update["gone"] = removed
         moved = any(row[0] not in subject.rows or subject.rows[row[0]][1] != row[1] for row in sent)
         # A row whose counts were not sent keeps the counts that pages have, so that they are sent later.
         names = {row[0] for row in sent}

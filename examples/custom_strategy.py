@@ -36,9 +36,9 @@ class AllocateMessageQueueByWeight:
             return []
         # Each block ends where the next one begins, so every queue is in exactly one block, for any weights.
         weights = [weight_of(client_id) for client_id in cid_all]
-        before = sum(weights[:index])
-        begin = len(mq_all) * before // sum(weights)
-        end = len(mq_all) * (before + weights[index]) // sum(weights)
+        weight_before = sum(weights[:index])
+        begin = len(mq_all) * weight_before // sum(weights)
+        end = len(mq_all) * (weight_before + weights[index]) // sum(weights)
         return list(mq_all[begin:end])
 
 

@@ -43,8 +43,8 @@ class Letters:
     def overtaken(self) -> int:
         """Balances that were reported after a later one of the same account."""
         return sum(
-            any(later > balance for owner, later in self.reported[:place] if owner == account)
-            for place, (account, balance) in enumerate(self.reported)
+            any(later > balance for owner, later in self.reported[:position] if owner == account)
+            for position, (account, balance) in enumerate(self.reported)
         )
 
 

@@ -61,9 +61,9 @@ async def reader(name_server: str, queue: MessageQueue) -> int:
         assert await consumer.poll(timeout_s=0.2) == [], "a paused queue delivers nothing"
         consumer.resume([queue])
         await consumer.seek_to_begin(queue)
-        again = await consumer.poll()
-        print(f"read {queue} twice: {[message.body.decode() for message in again]}")
-        return len(first) + len(again)
+        second = await consumer.poll()
+        print(f"read {queue} twice: {[message.body.decode() for message in second]}")
+        return len(first) + len(second)
 
 
 async def main() -> None:

@@ -43,8 +43,10 @@ async def converged(admin: Admin, members: int) -> GroupInfo:
 def show(info: GroupInfo) -> None:
     """Print a line per member: `c1` for the instance name in its client id, `a0` for queue 0 of broker-a."""
     for member in info.members:
-        own = [each.queue for each in info.queues if each.owner == member.client_id and each.queue.topic == TOPIC]
-        queues = [f"{queue.broker_name[-1]}{queue.queue_id}" for queue in own]
+        own_queues = [
+            each.queue for each in info.queues if each.owner == member.client_id and each.queue.topic == TOPIC
+        ]
+        queues = [f"{queue.broker_name[-1]}{queue.queue_id}" for queue in own_queues]
         print(f"    {member.client_id.partition('@')[2]}: {' '.join(queues)}")
 
 

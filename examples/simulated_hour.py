@@ -48,11 +48,11 @@ async def hour(simulation: Simulation, data_dir: Path) -> tuple[str, list[Event]
     """Run the hour; returns a summary, and every event of every node."""
     check = DeliveryCheck()
 
-    async def step(at_minute: int, what: str, do: Callable[[], Awaitable[object]]) -> None:
+    async def step(at_minute: int, title: str, do: Callable[[], Awaitable[object]]) -> None:
         await anyio.sleep(at_minute * MINUTE_S - simulation.loop.time())
         await do()
         took_s = await cluster.wait_converged(SESSION_TIMEOUT_S + 1)
-        print(f"  minute {at_minute:2}: {what}: converged after {took_s:.3f} s")
+        print(f"  minute {at_minute:2}: {title}: converged after {took_s:.3f} s")
 
     async with SimulatedCluster(simulation, data_dir, name_servers=2, brokers=2) as cluster:
         await cluster.create_topic("orders", queues=8)

@@ -49,7 +49,7 @@ _STATS = {HELD_PULLS: "held_pulls", HELD_POPS: "held_pops", POPPED: "pop_message
 
 def readiness_problem(broker: Broker) -> str:
     """Return why clients cannot use the broker fully, not yet or no longer; "" if they can."""
-    if not broker.topics.registration.known_by:
+    if not broker.topics.registration.registered_count:
         return "no name server has accepted its registration yet"
     if broker.store.reserve.is_missing:
         return "the disk is full: sends are refused"
@@ -111,8 +111,8 @@ def _messages(broker: Broker) -> Iterator[Samples]:
         label = (entry.config.topic,)
         stored.append((label, sum(ends)))
         kept.append((label, sum(ends) - sum(store.min_offset(*queue) for queue in queues)))
-        if lost := sum(broker.damage.of_topic(entry.config).values()):
-            damaged.append((label, lost))
+        if n_lost := sum(broker.damage.of_topic(entry.config).values()):
+            damaged.append((label, n_lost))
     yield MESSAGES_STORED, stored
     yield MESSAGES_KEPT, kept
     yield MESSAGES_DAMAGED, damaged

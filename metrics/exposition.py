@@ -28,12 +28,12 @@ class TableCollector(Collector):
         """Yield the current metrics."""
         for family, samples in self._read():
             counts = family.kind is Kind.COUNTER
-            made = (CounterMetricFamily if counts else GaugeMetricFamily)(
+            metric = (CounterMetricFamily if counts else GaugeMetricFamily)(
                 family.name, family.help, labels=family.labels
             )
             for labels, value in samples:
-                made.add_metric(list(labels), value)
-            yield made
+                metric.add_metric(list(labels), value)
+            yield metric
 
 
 def add_table(registry: CollectorRegistry, read: Callable[[], Iterable[Samples]]) -> None:
@@ -50,6 +50,6 @@ async def watch_loop_delay(registry: CollectorRegistry) -> None:
     """Observe, until cancelled, the delay with which the running loop wakes a task. Cancellation: harmless."""
     delays, loop = histogram(registry, LOOP_DELAY), asyncio.get_running_loop()
     while True:
-        asked = loop.time() + SAMPLE_INTERVAL_S
-        await anyio.sleep_until(asked)
-        delays.observe(max(0.0, loop.time() - asked))
+        due_at = loop.time() + SAMPLE_INTERVAL_S
+        await anyio.sleep_until(due_at)
+        delays.observe(max(0.0, loop.time() - due_at))

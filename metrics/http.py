@@ -48,7 +48,7 @@ _OPEN_PATHS = ("/live", "/ready")
 async def serve_http(
     app: web.Application,
     listen: str,
-    what: str,
+    purpose: str,
     *,
     cancels: bool = False,
     tls: ssl.SSLContext | None = None,
@@ -56,8 +56,8 @@ async def serve_http(
 ) -> AsyncIterator[str]:
     """Serve an application while the block runs.
 
-    `what` follows "cannot" in the error message, for instance "serve metrics". With `cancels`, a handler is cancelled
-    when its client disconnects. With `tls` the port serves HTTPS. With `key` a request has to contain it: as
+    `purpose` follows "cannot" in the error message, for instance "serve metrics". With `cancels`, a handler is
+    cancelled when its client disconnects. With `tls` the port serves HTTPS. With `key` a request has to contain it: as
     `Authorization: Bearer NAME:SECRET`, or with NAME and SECRET as user and password of `Basic`, for which a browser
     shows a dialog.
 
@@ -92,7 +92,7 @@ async def serve_http(
         if tls is not None:
             accept = TlsArrivals(loop, tasks, tls, accept, lambda: slots.free).accept
         try:
-            async with _listening(loop, accept, listen, what) as address:
+            async with _listening(loop, accept, listen, purpose) as address:
                 slots.address = address
                 yield address
         finally:
@@ -102,14 +102,14 @@ async def serve_http(
 
 @asynccontextmanager
 async def _listening(
-    loop: asyncio.AbstractEventLoop, accept: Callable[[], asyncio.Protocol], listen: str, what: str
+    loop: asyncio.AbstractEventLoop, accept: Callable[[], asyncio.Protocol], listen: str, purpose: str
 ) -> AsyncIterator[str]:
     host, port = parse_address(listen)
     try:
         listener = await loop.create_server(accept, host, port, backlog=ACCEPTED_AT_ONCE)
     except OSError as error:
         raise ConfigError(
-            f"cannot {what} on {listen} ({error.strerror or error}): is another process using the port? "
+            f"cannot {purpose} on {listen} ({error.strerror or error}): is another process using the port? "
             "Choose another one, or 0 for any free port"
         ) from error
     try:
@@ -159,20 +159,20 @@ def _refuse_constant(name: str) -> None:
 
 def read_bearer(request: web.Request) -> str:
     """Return the token of a request, from `Authorization: Bearer TOKEN`, or an empty text."""
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _proves(request: web.BaseRequest, key: Key) -> bool:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, candidate = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
-            given = b64decode(given, validate=True).decode()
+            candidate = b64decode(candidate, validate=True).decode()
         except ValueError:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return equal_secrets(given.strip(), key.text())
+    return equal_secrets(candidate.strip(), key.text())
 
 
 def _supervised(

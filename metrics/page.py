@@ -33,8 +33,8 @@ def tables() -> str:
 
 
 def _row(family: Family) -> str:
-    shown = family.name if family.kind is Kind.HISTOGRAM else family.sample_name
-    return f"| `{shown}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} | {family.help} |"
+    name = family.name if family.kind is Kind.HISTOGRAM else family.sample_name
+    return f"| `{name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} | {family.help} |"
 
 
 if __name__ == "__main__":

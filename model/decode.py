@@ -126,7 +126,7 @@ def _decode_each(kind: type[M], queue: MessageQueue, body: bytes, undecodable: l
 
 
 def _decode_or_keep_each(kind: type[M], queue: MessageQueue, body: bytes) -> list[tuple[M, str]]:
-    kept: list[tuple[M, str]] = []
+    records: list[tuple[M, str]] = []
     try:
         for record in iter_records(body, check_crc=True):
             reason = ""
@@ -135,11 +135,11 @@ def _decode_or_keep_each(kind: type[M], queue: MessageQueue, body: bytes) -> lis
             except (ValueError, TypeError, msgpack.UnpackException) as error:
                 reason = str(error) or "not msgpack"
                 fields = (queue.topic, record.payload, "", (), NO_PROPERTIES, record.stored_ms, "")
-            place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
-            kept.append((_new_tuple(kind, place + fields), reason))
+            common_fields = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
+            records.append((_new_tuple(kind, common_fields + fields), reason))
     except RecordCorrupt as error:
         raise RecordCorrupt(f"{queue}: the pulled bytes are not whole records ({error})") from error
-    return kept
+    return records
 
 
 def _fields_of(payload: bytes) -> tuple[Any, ...]:

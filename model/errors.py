@@ -222,7 +222,7 @@ class NotEnoughReplicas(ServerError):
 
 
 class ReplicationTimeout(ServerError):
-    """It is stored here, but not all in-sync replicas have confirmed it in time: it may or may not survive a failover.
+    """The message is stored here, but not all in-sync replicas confirmed it in time: a failover may lose it.
 
     RocketMQ: FLUSH_SLAVE_TIMEOUT.
     """
@@ -342,10 +342,10 @@ class ProtocolError(NetworkError):
 
 
 def _classes(root: type[RlabError]) -> list[type[RlabError]]:
-    found = [root]
+    classes = [root]
     for child in root.__subclasses__():
-        found.extend(_classes(child))
-    return found
+        classes.extend(_classes(child))
+    return classes
 
 
 ERROR_BY_CODE: dict[ResponseCode, type[RlabError]] = {
@@ -359,7 +359,7 @@ def make_error(code: int, remark: str) -> RlabError:
     A code that is not a `ResponseCode` becomes `SystemError_`.
     """
     try:
-        known = ResponseCode(code)
+        known_code = ResponseCode(code)
     except ValueError:
         return SystemError_(f"unknown response code {code}: {remark}")
-    return ERROR_BY_CODE[known](remark)
+    return ERROR_BY_CODE[known_code](remark)

@@ -83,9 +83,9 @@ class EventLog:
         """The id that the next event will have: a cause to send ahead of the event itself."""
         return f"{self.node}/{self._seq + 1}"
 
-    def cause_of(self, named: str | None) -> str:
+    def cause_of(self, cause: str | None) -> str:
         """The cause that a peer named, cut as `emit` does; the id that the next event will have if it named none."""
-        return (named or "")[:MAX_TEXT_CHARS] or self.next_id()
+        return (cause or "")[:MAX_TEXT_CHARS] or self.next_id()
 
     def remove_all(self) -> list[Event]:
         """Remove and return all pending events, oldest first."""
@@ -95,9 +95,9 @@ class EventLog:
 
     def requeue(self, events: list[Event]) -> None:
         """Requeue events that could not be sent; they stay the oldest, and are dropped first when there is no room."""
-        room = MAX_TRACE_BUFFER - len(self._buffer)
-        self.dropped += max(0, len(events) - room)
-        self._buffer.extendleft(reversed(events[max(0, len(events) - room) :]))
+        n_free = MAX_TRACE_BUFFER - len(self._buffer)
+        self.dropped += max(0, len(events) - n_free)
+        self._buffer.extendleft(reversed(events[max(0, len(events) - n_free) :]))
 
 
 def encode_events(events: Iterable[Event]) -> bytes:

@@ -85,29 +85,31 @@ def agreed_settings(data: ConsumerData) -> dict[str, str]:
 
 
 def disagreements(members: Mapping[str, ConsumerData]) -> tuple[Disagreement, ...]:
-    """Find all settings that differ between the members, by client id; sorted by `what`, empty if they agree."""
-    said: dict[str, dict[str, list[str]]] = {}
+    """Find all settings that differ between the members, by client id; sorted by `setting`, empty if they agree."""
+    clients_by_value: dict[str, dict[str, list[str]]] = {}
     for client_id in sorted(members):
-        for what, value in agreed_settings(members[client_id]).items():
-            said.setdefault(what, {}).setdefault(value, []).append(client_id)
+        for setting, value in agreed_settings(members[client_id]).items():
+            clients_by_value.setdefault(setting, {}).setdefault(value, []).append(client_id)
     return tuple(
         Disagreement(
-            what=what,
+            what=setting,
             sides=tuple(
-                Side(value=value, members=tuple(who))
-                for value, who in sorted(said[what].items(), key=lambda side: (-len(side[1]), side[0]))
+                Side(value=value, members=tuple(client_ids))
+                for value, client_ids in sorted(
+                    clients_by_value[setting].items(), key=lambda side: (-len(side[1]), side[0])
+                )
             ),
         )
-        for what in sorted(said)
-        if len(said[what]) > 1
+        for setting in sorted(clients_by_value)
+        if len(clients_by_value[setting]) > 1
     )
 
 
-def describe(found: Iterable[Disagreement]) -> str:
+def describe(disagreements: Iterable[Disagreement]) -> str:
     """Describe in one line the settings that differ, the members of each value, and the effect; "" if they agree."""
-    found = list(found)
-    shown = [f"{each}: {each.consequence}" for each in found[:_SHOWN_SUBJECTS]]
-    return "; ".join(shown) + _and_more(len(found) - _SHOWN_SUBJECTS)
+    disagreements = list(disagreements)
+    shown_texts = [f"{each}: {each.consequence}" for each in disagreements[:_SHOWN_SUBJECTS]]
+    return "; ".join(shown_texts) + _and_more(len(disagreements) - _SHOWN_SUBJECTS)
 
 
 class SettingsTally:
@@ -122,41 +124,41 @@ class SettingsTally:
         self._split: dict[str, None] = {}
         self._answer: tuple[tuple[str, tuple[str, ...]], ...] | None = ()  # of `split`; None if it has changed since
 
-    def has(self, what: str, value: str) -> bool:
+    def has(self, setting: str, value: str) -> bool:
         """Return whether any member has a value of a setting."""
-        return value in self._counts.get(what, ())
+        return value in self._counts.get(setting, ())
 
     def add(self, data: ConsumerData) -> None:
         """Count the settings of a new member, or the new settings of one."""
         self._answer = None
-        for what, value in agreed_settings(data).items():
-            counts = self._counts.setdefault(what, {})
+        for setting, value in agreed_settings(data).items():
+            counts = self._counts.setdefault(setting, {})
             counts[value] = counts.get(value, 0) + 1
             if len(counts) > 1:
-                self._split[what] = None
+                self._split[setting] = None
 
     def remove(self, data: ConsumerData) -> None:
         """Undo `add`, with the same data."""
         self._answer = None
-        for what, value in agreed_settings(data).items():
-            counts = self._counts[what]
+        for setting, value in agreed_settings(data).items():
+            counts = self._counts[setting]
             counts[value] -= 1
             if not counts[value]:
                 del counts[value]
             if len(counts) <= 1:
-                self._split.pop(what, None)
+                self._split.pop(setting, None)
             if not counts:
-                del self._counts[what]
+                del self._counts[setting]
 
     def split(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return each setting that differs, with all its values; sorted."""
         if self._answer is None:
-            self._answer = tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
+            self._answer = tuple((setting, tuple(sorted(self._counts[setting]))) for setting in sorted(self._split))
         return self._answer
 
 
-def _first_names(names: list[str], shown: int) -> str:
-    return ", ".join(names[:shown]) + _and_more(len(names) - shown)
+def _first_names(names: list[str], max_shown: int) -> str:
+    return ", ".join(names[:max_shown]) + _and_more(len(names) - max_shown)
 
 
 def _and_more(count: int) -> str:

@@ -56,10 +56,10 @@ MAX_NUMBER = 2**63 - 1
 """The largest number that a table of SQLite holds: a larger one from a client would make a broker's commit fail."""
 
 
-def _check_number(what: str, value: object) -> int:
+def _check_number(subject: str, value: object) -> int:
     if type(value) is not int or not 0 <= value <= MAX_NUMBER:
         got = value if type(value) is int else f"a {type(value).__name__}"
-        raise InvalidParameter(f"{what} of a heartbeat must be a whole number from 0 to {MAX_NUMBER}, got {got}")
+        raise InvalidParameter(f"{subject} of a heartbeat must be a whole number from 0 to {MAX_NUMBER}, got {got}")
     return value
 
 
@@ -69,17 +69,17 @@ def _check_rejoin(value: object) -> float:
     return float(value)
 
 
-def _check_distinct(what: str, names: list[str]) -> None:
-    seen: set[str] = set()
+def _check_distinct(subject: str, names: list[str]) -> None:
+    seen_names: set[str] = set()
     for name in names:
-        if name in seen:
-            raise InvalidParameter(f"the heartbeat names {what} {name!r} twice")
-        seen.add(name)
+        if name in seen_names:
+            raise InvalidParameter(f"the heartbeat names {subject} {name!r} twice")
+        seen_names.add(name)
 
 
-def _up_to_the_limit(what: str, groups: Any) -> Any:
+def _up_to_the_limit(subject: str, groups: Any) -> Any:
     if len(groups) > MAX_GROUPS_OF_CLIENT:
-        raise InvalidParameter(f"the heartbeat has {len(groups)} {what}, more than {MAX_GROUPS_OF_CLIENT}")
+        raise InvalidParameter(f"the heartbeat has {len(groups)} {subject}, more than {MAX_GROUPS_OF_CLIENT}")
     return groups
 
 
@@ -157,7 +157,7 @@ class ConsumerData:
             fields["ordered"] = True
         if self.rejoin_within_s:
             fields["rejoin_within_s"] = self.rejoin_within_s
-        if filtered := [one.topic for one in self.subscriptions if one.is_sql]:
+        if filtered := [subscription.topic for subscription in self.subscriptions if subscription.is_sql]:
             fields["sql"] = filtered
         return fields
 
@@ -166,13 +166,13 @@ class ConsumerData:
         return [*self.to_wire(), added] if (added := self.added()) else self.to_wire()
 
     @classmethod
-    def from_stored(cls, stored: Any) -> ConsumerData:
+    def from_stored(cls, wire: Any) -> ConsumerData:
         """Read the form of the broker's table of members.
 
         Raises:
             InvalidParameter, TypeError, ValueError: as for `from_wire`.
         """
-        return cls.from_wire(stored[:9], stored[9] if len(stored) > 9 else {})
+        return cls.from_wire(wire[:9], wire[9] if len(wire) > 9 else {})
 
     @classmethod
     def from_wire(cls, wire: Any, added: Any = MappingProxyType({})) -> ConsumerData:
@@ -224,9 +224,9 @@ class HeartbeatData:
 
     Attributes:
         cause: id of the event that led to this heartbeat; the notifications that follow carry it too.
-        epoch: the run id, drawn by the client instance when it starts. A heartbeat with the same run id on a new
-            connection is from a client that has reconnected. Another run id under the same client id means another
-            process, which is refused while the first one lives. "" matches any run id.
+        run_id: drawn by the client instance when it starts; `epoch` on the wire. A heartbeat with the same run id on
+            a new connection is from a client that has reconnected. Another run id under the same client id means
+            another process, which is refused while the first one lives. "" matches any run id.
         checkers: the producer groups for which this client answers checks of transactions.
     """
 
@@ -234,14 +234,14 @@ class HeartbeatData:
     consumers: tuple[ConsumerData, ...]
     producer_groups: tuple[str, ...] = ()
     cause: str = ""
-    epoch: str = ""
+    run_id: str = ""
     checkers: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """Form for a frame's body."""
         return {
             "client_id": self.client_id,
-            "epoch": self.epoch,
+            "epoch": self.run_id,
             "cause": self.cause,
             "producers": list(self.producer_groups),
             "checkers": list(self.checkers),
@@ -265,7 +265,7 @@ class HeartbeatData:
             _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
-                epoch=check_id("epoch", wire["epoch"]) if wire.get("epoch") else "",
+                run_id=check_id("epoch", wire["epoch"]) if wire.get("epoch") else "",
                 cause=str(wire.get("cause", ""))[:MAX_FIELD_CHARS],
                 producer_groups=tuple(check_group(group) for group in _up_to_the_limit("producers", wire["producers"])),
                 consumers=consumers,
@@ -323,20 +323,20 @@ class GroupView:
         It has the number of all members as a check, then the members as in `to_wire`, then those that have left.
         """
         rows: dict[tuple[str, ...], list[str]] = {}
-        gone: list[str] = []
+        gone_ids: list[str] = []
         for client_id in client_ids:
             topics = self.members.get(client_id)
             if topics is None:
-                gone.append(client_id)
+                gone_ids.append(client_id)
             else:
                 rows.setdefault(topics, []).append(client_id)
-        return [self.version, len(self.members), [[list(topics), ids] for topics, ids in rows.items()], gone]
+        return [self.version, len(self.members), [[list(topics), ids] for topics, ids in rows.items()], gone_ids]
 
     def changed(self, wire: Any) -> GroupView | None:
         """This list with a difference applied; None if the result differs from the broker's list."""
-        version, n, rows, gone = wire
+        version, n, rows, gone_ids = wire
         members = dict(self.members)
-        for client_id in gone:
+        for client_id in gone_ids:
             members.pop(client_id, None)
         new = {client_id: tuple(topics) for topics, ids in rows for client_id in ids}
         is_sorted = members.keys() >= new.keys()

@@ -240,15 +240,15 @@ IMPLICIT_LEASE_PULL_SILENCE_S = 1.0
 client pulls again at once; after an error answer it waits 1 to 3 s.
 """
 IMPLICIT_LEASE_COMMIT_SILENCE_S = 12.0
-"""The same without pulls and commits, where flow control may be the reason: clients commit every 5 s, and two commits
-may be missed.
+"""Time without pulls and commits after which a contested lease ends, where flow control may be the reason. Clients
+commit every 5 s, and two commits may be missed.
 """
 LOCK_HOLD_S = 0.6
 """How long the broker holds a lock request of such a member after a change of its group, while another member has the
 queue: its client waits 1 s for the answer, and would not ask again for 1 s after a refusal.
 """
 MAX_PARKED_LOCKS = 4_096
-"""Such lock requests that a broker holds. A client asks for one lock at a time, so this many clients may join at once;
+"""Lock requests that a broker holds. A client asks for one lock at a time, so this many clients may join at once;
 others are refused at once.
 """
 STOCK_SETTLE_S = 0.05

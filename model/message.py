@@ -169,8 +169,8 @@ def properties_of_payload(payload: bytes) -> Mapping[str, str]:
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
         return NO_PROPERTIES
     is_message = type(fields) is tuple and len(fields) == _FIELDS and type(fields[_PROPERTIES]) is dict
-    found: Mapping[str, str] = fields[_PROPERTIES] if is_message else NO_PROPERTIES
-    return found
+    properties: Mapping[str, str] = fields[_PROPERTIES] if is_message else NO_PROPERTIES
+    return properties
 
 
 def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
@@ -185,10 +185,10 @@ def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
     start = start_of_payloads(topic)
     for payload in payloads:
         if not payload.startswith(start) and topic_of_payload(payload) not in (None, topic):
-            wanted = short_repr(topic_of_payload(payload))
+            payload_topic = short_repr(topic_of_payload(payload))
             raise MessageIllegal(
-                f"a message for topic {wanted} was sent to {topic!r}: with access control both have to be the same, so "
-                "send it to its own topic"
+                f"a message for topic {payload_topic} was sent to {topic!r}: with access control both have to be the "
+                "same, so send it to its own topic"
             )
 
 

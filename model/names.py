@@ -80,7 +80,7 @@ def check_group(group: str) -> str:
     return _checked("group", group, MAX_GROUP_CHARS)
 
 
-def check_id(what: str, value: str) -> str:
+def check_id(subject: str, value: str) -> str:
     """Return a broker name, cluster name or client id if it is 1..255 printable ASCII characters without spaces.
 
     ASCII only, because members sort ids on their own: RocketMQ sorts by UTF-16 code unit and Python by code point,
@@ -89,20 +89,22 @@ def check_id(what: str, value: str) -> str:
     Raises:
         InvalidParameter: otherwise.
     """
-    check_text(what, value)
+    check_text(subject, value)
     if not value or len(value) > MAX_NAME_CHARS or not _LEGAL_ID.fullmatch(value):
         raise InvalidParameter(
-            f"{what} {value!r} must have 1 to {MAX_NAME_CHARS} printable ASCII characters and no spaces"
+            f"{subject} {value!r} must have 1 to {MAX_NAME_CHARS} printable ASCII characters and no spaces"
         )
     return value
 
 
-def _checked(what: str, name: str, max_chars: int) -> str:
-    check_text(f"{what} name", name)
+def _checked(subject: str, name: str, max_chars: int) -> str:
+    check_text(f"{subject} name", name)
     if not name:
-        raise InvalidParameter(f"{what} name is empty")
+        raise InvalidParameter(f"{subject} name is empty")
     if len(name) > max_chars:
-        raise InvalidParameter(f"{what} name has {len(name)} characters, more than the {max_chars} allowed: {name!r}")
+        raise InvalidParameter(
+            f"{subject} name has {len(name)} characters, more than the {max_chars} allowed: {name!r}"
+        )
     if not _LEGAL.fullmatch(name):
-        raise InvalidParameter(f"{what} name {name!r} may only have the characters a-z A-Z 0-9 _ - % |")
+        raise InvalidParameter(f"{subject} name {name!r} may only have the characters a-z A-Z 0-9 _ - % |")
     return name

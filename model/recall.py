@@ -48,9 +48,11 @@ def parse_recall_handle(text: str) -> RecallHandle:
     try:
         if len(text) > MAX_FIELD_CHARS:
             raise ValueError
-        version, topic, broker, due_ms, message_id, *more = b64decode(text, b"-_", validate=True).decode().split(" ")
-        handle = RecallHandle(topic, broker, int(due_ms), message_id, int(more[0]) if more else _UNKNOWN)
-        if version != _VERSION or not message_id or handle.due_ms < 0 or (more and handle.offset < 0):
+        version, topic, broker, due_ms, message_id, *offset_text = (
+            b64decode(text, b"-_", validate=True).decode().split(" ")
+        )
+        handle = RecallHandle(topic, broker, int(due_ms), message_id, int(offset_text[0]) if offset_text else _UNKNOWN)
+        if version != _VERSION or not message_id or handle.due_ms < 0 or (offset_text and handle.offset < 0):
             raise ValueError
     except (ValueError, Error):
         text = f"not a recall handle: {text[:100]!r}; take the one of the result of a delayed send"
@@ -65,5 +67,5 @@ def handle_in(answer: Mapping[str, Any], queue: MessageQueue, message_id: str) -
     """
     if "delayed_offset" not in answer:
         return str(answer.get("recall_handle", ""))
-    place = answer["due_ms"], message_id, answer["delayed_offset"]
-    return RecallHandle(queue.topic, queue.broker_name, *place).text()
+    values = answer["due_ms"], message_id, answer["delayed_offset"]
+    return RecallHandle(queue.topic, queue.broker_name, *values).text()

@@ -198,15 +198,15 @@ class ReplicaSet:
             raise InvalidParameter(f"a replica set must be msgpack: {error}") from None
         if type(fields) is not dict or not fields.keys() >= _REQUIRED:
             raise InvalidParameter(f"a replica set must be a map with {', '.join(sorted(_REQUIRED))}")
-        known = {name: fields[name] for name in _FIELDS if name in fields}
-        known["in_sync"] = tuple(_list_of(fields["in_sync"], "in_sync"))
-        known["members"] = tuple(_member(each) for each in _list_of(fields["members"], "members"))
-        check_whole("master", known["master"], NO_MASTER, MAX_SET_NUMBER)
-        for replica_id in known["in_sync"]:
+        known_fields = {name: fields[name] for name in _FIELDS if name in fields}
+        known_fields["in_sync"] = tuple(_list_of(fields["in_sync"], "in_sync"))
+        known_fields["members"] = tuple(_member(each) for each in _list_of(fields["members"], "members"))
+        check_whole("master", known_fields["master"], NO_MASTER, MAX_SET_NUMBER)
+        for replica_id in known_fields["in_sync"]:
             check_whole("replica id in sync", replica_id, 1, MAX_SET_NUMBER)
-        if "acks" in known:
-            known["acks"] = acks_of(known["acks"])
-        return cls(**known)
+        if "acks" in known_fields:
+            known_fields["acks"] = acks_of(known_fields["acks"])
+        return cls(**known_fields)
 
     @classmethod
     def from_document(cls, fields: Mapping[str, Any]) -> ReplicaSet:
@@ -281,8 +281,8 @@ def was_written(new: ReplicaSet, expected_version: int, read: ReplicaSet | None)
     """
     if read is None:
         return False
-    stored = replace(new, version=expected_version + 1, register_id=read.register_id, stopped_epoch=0)
-    return replace(read, stopped_epoch=0) == stored
+    written_set = replace(new, version=expected_version + 1, register_id=read.register_id, stopped_epoch=0)
+    return replace(read, stopped_epoch=0) == written_set
 
 
 def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
@@ -302,11 +302,11 @@ def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
     if new.last_replica_id < old.last_replica_id:
         _refuse(new, f"replica id {old.last_replica_id} was given already")
     for member in new.members:
-        before = old.member(member.replica_id)
-        if before is None and member.replica_id <= old.last_replica_id:
+        old_member = old.member(member.replica_id)
+        if old_member is None and member.replica_id <= old.last_replica_id:
             _refuse(new, f"replica id {member.replica_id} was given already, and is never given again")
-        if before is not None and member.incarnation < before.incarnation:
-            _refuse(new, f"replica {member.replica_id} has started {plural(before.incarnation, 'time')} already")
+        if old_member is not None and member.incarnation < old_member.incarnation:
+            _refuse(new, f"replica {member.replica_id} has started {plural(old_member.incarnation, 'time')} already")
 
 
 def restored_rows(copy: Iterable[ReplicaSet]) -> tuple[int, list[ReplicaSet]]:
@@ -342,9 +342,9 @@ def _ascends(numbers: Iterable[int]) -> bool:
     return numbers == sorted(set(numbers))
 
 
-def _list_of(value: object, what: str) -> list[Any]:
+def _list_of(value: object, subject: str) -> list[Any]:
     if type(value) is not list:
-        raise InvalidParameter(f"{what} of a replica set must be a list, got {short_repr(value)}")
+        raise InvalidParameter(f"{subject} of a replica set must be a list, got {short_repr(value)}")
     return value
 
 

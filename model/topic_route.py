@@ -73,7 +73,7 @@ class TopicConfig:
         )
 
     def at_broker(self, broker_name: str) -> QueueData:
-        """Its queues, as a route has them."""
+        """The queues of the topic at this broker, as a route has them."""
         return QueueData(
             broker_name=broker_name,
             read_queue_nums=self.read_queue_nums,
@@ -96,8 +96,8 @@ def checked_topic_config(
         InvalidParameter: illegal name, or a count outside 0..65536 (1 for the larger of the two).
     """
     check_topic(topic)
-    for what, count in (("read", read_queue_nums), ("write", write_queue_nums)):
-        check_whole(f"{what} queues of topic {topic!r}", count, 0, MAX_QUEUES_PER_TOPIC)
+    for direction, count in (("read", read_queue_nums), ("write", write_queue_nums)):
+        check_whole(f"{direction} queues of topic {topic!r}", count, 0, MAX_QUEUES_PER_TOPIC)
     if max(read_queue_nums, write_queue_nums) < 1:
         raise InvalidParameter(f"topic {topic!r} needs at least one queue")
     return TopicConfig(

@@ -15,18 +15,18 @@ class TransactionState(IntEnum):
     UNKNOWN = 0
     """Not known yet: the broker asks again."""
     COMMIT = 8
-    """It succeeded: consumers get the message."""
+    """The transaction succeeded: consumers get the message."""
     ROLLBACK = 12
-    """It failed, and never will succeed: no consumer gets the message."""
+    """The transaction failed, and never will succeed: no consumer gets the message."""
 
 
 class EndOutcome(IntEnum):
     """What END_TRANSACTION did to one half message."""
 
     DONE = 0
-    """It is ended as asked, or stays open as asked."""
+    """The transaction is ended as asked, or stays open as asked."""
     ENDED_BEFORE = 1
-    """It was committed, rolled back or abandoned before; nothing changes."""
+    """The transaction was committed, rolled back or abandoned before; nothing changes."""
     NOT_FOUND = 2
     """This broker has no such half message of this group: it was lost with the end of the log, or never stored here."""
 

@@ -45,8 +45,8 @@ class AbsentBrokers:
     ) -> None:
         """Remember a broker that left without unregistering, with the topics that it still had."""
         self._absent.pop(registration.key, None)
-        kept = {config.topic: config for config in topics}
-        self._absent[registration.key] = _Absent(registration, reason, now, kept)
+        configs = {config.topic: config for config in topics}
+        self._absent[registration.key] = _Absent(registration, reason, now, configs)
         if len(self._absent) > self._max_brokers:
             del self._absent[next(iter(self._absent))]
         n = sum(len(each.topics) for each in self._absent.values())

@@ -31,8 +31,8 @@ class ElectionHandlers:
         """Answer with the row of a set, or with all rows. Cancellation: harmless."""
         elections, name = self._open(), request.header.get("broker_name")
         rows = await elections.rows() if name is None else [await elections.read(name)]
-        found = [row.to_wire() for row in rows if row is not None]
-        return Reply({"register_id": elections.register_id}, msgpack.packb(found))
+        sets = [row.to_wire() for row in rows if row is not None]
+        return Reply({"register_id": elections.register_id}, msgpack.packb(sets))
 
     async def put_replica_set(self, connection: Connection, request: Command) -> Reply:
         """Replace a row of the expected version. Cancellation: the row may have been written or not."""
@@ -43,10 +43,10 @@ class ElectionHandlers:
             raise InvalidParameter(f"the row is of set {new.name}, the request names {header['broker_name']!r}")
         try:
             row: ReplicaSet | None = await elections.write(new, header["expected_version"])
-            written = True
+            was_written = True
         except SetChanged as changed:
-            row, written = changed.current, False
-        return Reply({"written": written}, b"" if row is None else row.to_wire())
+            row, was_written = changed.current, False
+        return Reply({"written": was_written}, b"" if row is None else row.to_wire())
 
     async def remove_replica_set(self, connection: Connection, request: Command) -> Reply:
         """Remove a row of the expected version. Cancellation: the row may be removed or not."""

@@ -99,12 +99,12 @@ class Elections:
     def _locked(self, act: Callable[..., T], *arguments: object) -> T:
         with self._lock:
             try:
-                done = self._called(act, *arguments)
+                result = self._called(act, *arguments)
             except RlabError as error:
                 self.is_failing = isinstance(error, RegisterUnavailable)
                 raise
             self.is_failing = False
-            return done
+            return result
 
     def _called(self, act: Callable[..., T], *arguments: object) -> T:
         if _identity(self.path) != self._file:
@@ -123,11 +123,11 @@ class Elections:
                     self._db.execute("rollback")
 
     def _read(self, name: str) -> ReplicaSet | None:
-        found = self._db.execute("select * from sets where name = ?", (name,)).fetchone()
-        return None if found is None else _decoded(*found)
+        row = self._db.execute("select * from sets where name = ?", (name,)).fetchone()
+        return None if row is None else _decoded(*row)
 
     def _rows(self) -> list[ReplicaSet]:
-        return [_decoded(*found) for found in self._db.execute("select * from sets order by name")]
+        return [_decoded(*row) for row in self._db.execute("select * from sets order by name")]
 
     def _write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
         self._db.execute("begin immediate")
@@ -144,8 +144,8 @@ class Elections:
         self._db.execute("begin immediate")
         current = self._read(name)
         if current is None or current.version != expected_version:
-            found = "has no row" if current is None else f"has version {current.version} and not {expected_version}"
-            raise SetChanged(f"set {name} {found}", current)
+            actual = "has no row" if current is None else f"has version {current.version} and not {expected_version}"
+            raise SetChanged(f"set {name} {actual}", current)
         self._db.execute("delete from sets where name = ?", (name,))
         self._db.execute("commit")
         self.n_sets -= 1
@@ -194,12 +194,12 @@ def restore_elections(directory: Path, rows: Iterable[ReplicaSet]) -> int:
     Raises:
         ConfigError: the directory is not empty or cannot be used, or the rows are not all of one register.
     """
-    register_id, wanted = restored_rows(rows)
+    register_id, restored = restored_rows(rows)
     path = directory / FILE_NAME
     if not _check_directory(directory, path):
         raise ConfigError(f"{directory} has a register already: name an empty or a new directory")
     with _clear_errors(path), contextlib.closing(_opened(path)) as db:
-        _make(db, register_id, wanted)
+        _make(db, register_id, restored)
     return register_id
 
 
@@ -271,10 +271,10 @@ def _checked(db: sqlite3.Connection) -> int:
     [state] = db.execute("pragma integrity_check(1)").fetchone()
     if state != "ok":
         raise InvalidParameter(state)
-    found = db.execute("select register_id from register").fetchone()
-    if found is None or type(found[0]) is not int:
+    row = db.execute("select register_id from register").fetchone()
+    if row is None or type(row[0]) is not int:
         raise InvalidParameter("its id is missing")
-    return found[0]
+    return row[0]
 
 
 def _encoded(row: ReplicaSet) -> tuple[str, bytes, int]:
@@ -293,7 +293,7 @@ def _decoded(name: object, wire: object, crc: object) -> ReplicaSet:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

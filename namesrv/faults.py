@@ -17,8 +17,8 @@ class NameServerFaults:
 
     def hook(self, rng: Random) -> FaultHook:
         """Create the hook that injects the faults into its connections."""
-        return FaultHook(self._server, lambda what, active, client, n: active.cause, rng=rng)
+        return FaultHook(self._server, lambda kind, active, client, n: active.cause, rng=rng)
 
-    def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
+    def record(self, kind: EventKind, process: str, verb: str, cause: str) -> str:
         """Record nothing; returns an empty id."""
         return ""

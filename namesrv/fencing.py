@@ -41,13 +41,13 @@ class LastMasters:
         """The last mastership under a name; None if its last master had no set, or is not known."""
         return self._of.get(broker_name)
 
-    def record(self, master: BrokerRegistration, there: Container[str]) -> None:
-        """Record a master that has registered; beyond the bound, the oldest name that is not `there` is forgotten."""
+    def record(self, master: BrokerRegistration, registered: Container[str]) -> None:
+        """Record a registered master. Beyond the bound, forget the oldest name that is not in `registered`."""
         self._of.pop(master.broker_name, None)
         if master.set_id:
             self._of[master.broker_name] = LastMaster(master.set_id, master.epoch, master.address)
             if len(self._of) > self._max_names:
-                self.forget(next((name for name in self._of if name not in there), master.broker_name))
+                self.forget(next((name for name in self._of if name not in registered), master.broker_name))
 
     def forget(self, broker_name: str) -> None:
         """Forget the mastership under a name; harmless if there is none."""
@@ -62,15 +62,15 @@ def check_claim(new: BrokerRegistration, live: Iterable[BrokerRegistration], las
         NotMaster: a later mastership of the set has registered.
         StaleRegistration: the same broker is live with a newer version.
     """
-    known: BrokerRegistration | None = None
+    holder: BrokerRegistration | None = None
     for other in live:
         if other.key == new.key:
-            known = other
+            holder = other
         if new.set_id != other.set_id and not _are_one_broker(new, other):
-            what = "a broker without a set" if not other.set_id else "a broker of another set of replicas"
+            other_text = "a broker without a set" if not other.set_id else "a broker of another set of replicas"
             raise BrokerNameTaken(
-                f"{what} named {new.broker_name!r} runs at {other.address}, so {new.address} cannot have that name: "
-                "rename one of them, or stop one"
+                f"{other_text} named {new.broker_name!r} runs at {other.address}, so {new.address} cannot have that "
+                "name: rename one of them, or stop one"
             )
     is_of_last = last is not None and last.set_id == new.set_id and new.broker_id == MASTER_ID
     if last is not None and is_of_last and new.epoch < last.epoch:
@@ -80,17 +80,17 @@ def check_claim(new: BrokerRegistration, live: Iterable[BrokerRegistration], las
             last.address,
             last.epoch,
         )
-    if known is None or (new.broker_id == MASTER_ID and new.set_id and new.epoch > known.epoch):
+    if holder is None or (new.broker_id == MASTER_ID and new.set_id and new.epoch > holder.epoch):
         return
-    if known.address != new.address and 0 != known.data_id != new.data_id != 0:
+    if holder.address != new.address and 0 != holder.data_id != new.data_id != 0:
         raise BrokerNameTaken(
-            f"a broker named {new.broker_name!r} with id {new.broker_id} runs at {known.address}, "
+            f"a broker named {new.broker_name!r} with id {new.broker_id} runs at {holder.address}, "
             f"with another data directory than the one at {new.address}: rename one of them, or stop one"
         )
-    if new.version < known.version:
+    if new.version < holder.version:
         raise StaleRegistration(
-            f"broker {new.broker_name!r} id {new.broker_id} is registered with version {known.version} from "
-            f"{known.address}, newer than {new.version} from {new.address}: give two brokers two names, or wait until "
+            f"broker {new.broker_name!r} id {new.broker_id} is registered with version {holder.version} from "
+            f"{holder.address}, newer than {new.version} from {new.address}: give two brokers two names, or wait until "
             "the other one expires"
         )
 

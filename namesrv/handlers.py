@@ -74,17 +74,17 @@ class NameServerHandlers:
         registration = parse_registration(request)
         key, address = registration.key, registration.address
         now = self._now()
-        before = self._table.address_of(*key)
+        old_address = self._table.address_of(*key)
         changed = self._table.register_broker(registration, connection.number, now)
         self._beginning.registered(key, newcomer=registration.newcomer, now=now)
-        if registration.set_id and (before is None or before != address):
+        if registration.set_id and (old_address is None or old_address != address):
             text = "broker %s id %d at %s registered as %s of set %d, epoch %d, %d routes changed"
             of_set = (registration.role or "replica", registration.set_id, registration.epoch)
             self._comings.info(logger, now, text, *key, address, *of_set, len(changed))
-        elif before is not None and before != address:
+        elif old_address is not None and old_address != address:
             text = "broker %s id %d moved from %s to %s: if both run, they need two names"
-            self._moves.warning(logger, now, text, *key, before, address)
-        elif before is None or changed:
+            self._moves.warning(logger, now, text, *key, old_address, address)
+        elif old_address is None or changed:
             cause = request.header.get("cause") or "none"
             text = "broker %s id %d at %s registered version %d, %d routes changed, cause %s"
             values = (*key, address, registration.version, len(changed), cause)
@@ -95,9 +95,9 @@ class NameServerHandlers:
         """Unregister a broker."""
         name, broker_id = check_id("broker name", request.header["broker_name"]), request.header["broker_id"]
         address = checked_address(request.header["address"])
-        known = self._table.address_of(name, broker_id) == address
+        is_known = self._table.address_of(name, broker_id) == address
         changed = self._table.unregister_broker(name, broker_id, address, self._now())
-        if known:
+        if is_known:
             text = "broker %s id %d at %s unregistered, %d routes changed"
             values = (name, broker_id, address, len(changed))
             self._comings.info(logger, self._now(), text, *values)
@@ -161,8 +161,8 @@ class NameServerHandlers:
         """Make producers leave a broker, or let them use it again."""
         name, wiped = request.header["broker_name"], request.code == RequestCode.WIPE_WRITE_PERM_OF_BROKER
         changed = self._table.set_write_perm(name, wiped=wiped)
-        done = "wiped" if wiped else "restored"
-        logger.info("write permission of broker %s %s on %d topics", name, done, len(changed))
+        verb = "wiped" if wiped else "restored"
+        logger.info("write permission of broker %s %s on %d topics", name, verb, len(changed))
         return Reply({"n": len(changed)})
 
     def delete_topic(self, connection: Connection, request: Command) -> Reply:
@@ -180,8 +180,8 @@ class NameServerHandlers:
             raise ServiceNotAvailable(
                 f"broker {broker[:100]!r}, which has the message, is not registered here: try again"
             )
-        named = {"topic": header["topic"], "handle": header["handle"]}
-        answer = await registered.request(RequestCode.RECALL_MESSAGE, named)
+        message_header = {"topic": header["topic"], "handle": header["handle"]}
+        answer = await registered.request(RequestCode.RECALL_MESSAGE, message_header)
         if answer.code:
             raise error_of_response(answer)
         return Reply({"message_id": answer.header["message_id"]})

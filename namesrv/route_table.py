@@ -129,16 +129,16 @@ class RouteTable:
             SystemBusy: the table is full; nothing changed.
         """
         key = registration.key
-        known = self._live.get(key)
+        live = self._live.get(key)
         check_claim(registration, self.live_of(key.broker_name), self._last_masters.of(key.broker_name))
         previous = self._by_address.get(registration.address)
-        self._check_room(registration, taken=known is not None or previous is not None)
+        self._check_room(registration, is_known=live is not None or previous is not None)
 
         self._live[key] = _Live(registration, connection, now + registration.expiry_s)
         self._earliest = min(self._earliest, now + registration.expiry_s)
         self.absent.returned(key)
-        if known is not None:
-            self._unlink(known)
+        if live is not None:
+            self._unlink(live)
         self._by_connection.setdefault(connection, {})[key] = None
         self._place(registration)
         if key.broker_id == MASTER_ID:
@@ -151,7 +151,7 @@ class RouteTable:
             self._forget(previous, now)
         self._by_address[registration.address] = key
         self._refresh(key.broker_name)
-        new_content = known is None or (known.registration.version, known.registration.topics) != (
+        new_content = live is None or (live.registration.version, live.registration.topics) != (
             registration.version,
             registration.topics,
         )
@@ -184,13 +184,13 @@ class RouteTable:
         if now < self._earliest:
             return []
         silent = [key for key, live in self._live.items() if live.deadline <= now]
-        gone = [self._lose(key, SILENT, now) for key in silent]
+        lost_brokers = [self._lose(key, SILENT, now) for key in silent]
         unreplaced = sorted(name for name, broker in self._brokers.items() if 0 < broker.kept_until <= now)
-        gone += [self._stop_keeping(name) for name in unreplaced]
+        lost_brokers += [self._stop_keeping(name) for name in unreplaced]
         deadlines = [live.deadline for live in self._live.values()]
         deadlines += [broker.kept_until for broker in self._brokers.values() if broker.kept_until]
         self._earliest = min(deadlines, default=_NEVER)
-        return gone
+        return lost_brokers
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next: never later than the earliest deadline; None if no broker is known."""
@@ -208,8 +208,8 @@ class RouteTable:
         """
         broker = self._brokers.get(broker_name)
         if broker is None:
-            known = ", ".join(sorted(self._brokers)[:20]) or "none"
-            raise InvalidParameter(f"no broker named {broker_name!r} is registered here; known are {known}")
+            names = ", ".join(sorted(self._brokers)[:20]) or "none"
+            raise InvalidParameter(f"no broker named {broker_name!r} is registered here; known are {names}")
         self._list_topics(broker_name, broker.topics, wiped=wiped)
         return self._collect_changed()
 
@@ -286,8 +286,8 @@ class RouteTable:
 
     # --- transitions -------------------------------------------------------------------------------------------------
 
-    def _check_room(self, registration: BrokerRegistration, *, taken: bool) -> None:
-        if not taken and len(self._live) >= self._max_brokers:
+    def _check_room(self, registration: BrokerRegistration, *, is_known: bool) -> None:
+        if not is_known and len(self._live) >= self._max_brokers:
             raise SystemBusy(f"this name server knows {plural(len(self._live), 'broker')}, which is its limit")
         if registration.broker_id == MASTER_ID:
             new = sum(1 for config in registration.topics if config.topic not in self._topics)

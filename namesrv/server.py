@@ -52,9 +52,9 @@ def announce(server: RemotingServer, notices: list[RouteNotice]) -> None:
         connection = server.connection(number)
         if connection is None:
             continue
-        known = tuple(topic for topic in changed if gate is None or gate.allows(connection.owner, Right.KNOW, topic))
-        if known:
-            names = named_topics(known)
+        visible = tuple(topic for topic in changed if gate is None or gate.allows(connection.owner, Right.KNOW, topic))
+        if visible:
+            names = named_topics(visible)
             connection.notify(RequestCode.NOTIFY_ROUTE_CHANGED, {} if names is None else {"topics": names})
 
 
@@ -89,23 +89,23 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
     watchers = RouteWatchers()
 
     def expire(now: float) -> None:
-        for gone in table.expire(now):
-            report(gone)
+        for broker_lost in table.expire(now):
+            report(broker_lost)
             # The broker hangs, or the network to it is cut. If it still runs, the closed connection makes it register.
-            connection = server.connection(gone.connection)
+            connection = server.connection(broker_lost.connection)
             if connection is not None:
                 connection.abort()
         table_changed()
 
     def closed(connection: Connection) -> None:
         watchers.closed(connection.number)
-        for gone in table.connection_closed(connection.number, loop.time()):
-            report(gone)
+        for broker_lost in table.connection_closed(connection.number, loop.time()):
+            report(broker_lost)
         table_changed()
 
-    def report(gone: BrokerLost) -> None:
+    def report(broker_lost: BrokerLost) -> None:
         text = "broker %s id %d at %s %s, %d routes changed"
-        lines.warning(logger, loop.time(), text, *gone[:3], gone.reason, len(gone.changed))
+        lines.warning(logger, loop.time(), text, *broker_lost[:3], broker_lost.reason, len(broker_lost.changed))
 
     def table_changed() -> None:
         driver.wake_by(table.next_deadline())

@@ -49,12 +49,12 @@ class Names:
 
     def place(self, name: str) -> int:
         """Return the index of a name; a new name gets a new index."""
-        found = self._places.get(name)
-        if found is None:
+        number = self._places.get(name)
+        if number is None:
             if len(self._places) >= MAX_PICTURE_NAMES:
                 return MAX_PICTURE_NAMES - 1
-            found = self._places[name] = len(self._places)
-        return found
+            number = self._places[name] = len(self._places)
+        return number
 
     def all(self) -> list[str]:
         """Return all names."""
@@ -121,8 +121,8 @@ class GroupPicture:
         owner = self.clients.place(owners[-1]) if owners else NONE
         change = (self._since_base(self.figures.now_ms), self.queues.place(str(queue)), owner, len(owners))
         if len(self._changes) >= MAX_PICTURE_CHANGES:
-            _, place, before, _ = self._changes.popleft()
-            self._before[place] = before
+            _, queue_number, old_owner, _ = self._changes.popleft()
+            self._before[queue_number] = old_owner
         self._changes.append(change)
         self._unsent_changes += 1
 
@@ -205,8 +205,8 @@ class GroupPicture:
 
     def moves_of(self, cause: str) -> list[QueueMove]:
         """Return the kept moves of a rebalance, the earliest first, and its unfinished moves."""
-        found = [*self._finished_moves, *self._moves.under_way()]
-        return [move for move in found if move.root is not None and self._cause_of(move.root) == cause]
+        moves = [*self._finished_moves, *self._moves.under_way()]
+        return [move for move in moves if move.root is not None and self._cause_of(move.root) == cause]
 
     def _cause_of(self, event: Event) -> str:
         return self._moves.causes.change_of(event).cause

@@ -51,15 +51,15 @@ def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: inner(math.log10(max(value, low)))
 
 
-def ticks(high: float, wanted: int) -> list[float]:
+def ticks(high: float, n_ticks: int) -> list[float]:
     """Return round values from 0 up to `high`."""
-    step = nice_step(high / max(1, wanted))
+    step = nice_step(high / max(1, n_ticks))
     return [n * step for n in range(int(high / step + 1e-9) + 1)]
 
 
-def axis_end(most: float, wanted: int) -> float:
-    """Return the end of an axis that `wanted` round steps divide, at `most` or beyond."""
-    return wanted * nice_step(most / wanted)
+def axis_end(high: float, n_ticks: int) -> float:
+    """Return the end of an axis that `n_ticks` round steps divide, at `high` or beyond."""
+    return n_ticks * nice_step(high / n_ticks)
 
 
 def nice_step(rough: float) -> float:
@@ -70,9 +70,9 @@ def nice_step(rough: float) -> float:
     return next(n * power for n in (1, 2, 5, 10) if n * power >= rough * (1 - 1e-9))
 
 
-def text(x: float, y: float, what: str, *, style: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, content: str, *, style: str = "", anchor: str = "start") -> str:
     """Draw a text."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(what)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(content)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
@@ -102,10 +102,10 @@ def path(points: Sequence[tuple[float, float]], style: str, *, steps: bool = Fal
     return f'<path d="{"".join(drawn)}" class="{style}"/>'
 
 
-def value_axis(y: Scale, high: float, box: Box, wanted: int = 4) -> list[str]:
+def value_axis(y: Scale, high: float, box: Box, n_ticks: int = 4) -> list[str]:
     """Draw round values from 0 to `high` with thin lines."""
     parts = []
-    for value in ticks(high, wanted):
+    for value in ticks(high, n_ticks):
         parts += [
             line(box.left, y(value), box.right, y(value), "grid"),
             text(box.left - 8, y(value) + 4, f"{value:,g}", anchor="end"),
@@ -113,5 +113,5 @@ def value_axis(y: Scale, high: float, box: Box, wanted: int = 4) -> list[str]:
     return parts
 
 
-def _title(what: str) -> str:
-    return f"<title>{escape(what)}</title>" if what else ""
+def _title(content: str) -> str:
+    return f"<title>{escape(content)}</title>" if content else ""

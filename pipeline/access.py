@@ -42,16 +42,16 @@ class AccessFiles:
 OF_ENVIRONMENT = AccessFiles()
 
 
-def access_files(given: GivenOptions) -> AccessFiles:
+def access_files(options: GivenOptions) -> AccessFiles:
     """Parse the options of a read or a write.
 
     Raises:
         ConfigError: a value is empty, or an option is given without the other that it needs.
     """
     for name, needed in (("tlsCert", "tlsCa"), ("tlsKey", "tlsCert")):
-        if given.has(name) and not given.has(needed):
+        if options.has(name) and not options.has(needed):
             raise ConfigError(f"option {name} needs option {needed}: give both, or neither")
-    key_file, tls_ca, tls_cert, tls_key = (given.parsed(name, _path, None) for name in ACCESS_OPTIONS)
+    key_file, tls_ca, tls_cert, tls_key = (options.parsed(name, _path, None) for name in ACCESS_OPTIONS)
     if tls_cert and not tls_ca:
         raise ConfigError("option tlsCert: a certificate is shown only with TLS, and option tlsCa turns it off")
     return AccessFiles(key_file=key_file, tls_ca=tls_ca, tls_cert=tls_cert or "", tls_key=tls_key or "")

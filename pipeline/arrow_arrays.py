@@ -49,11 +49,11 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     is_valid = [value is not None for value in values] if None in values else None
     if pa.types.is_string(kind):
         return texts(values if is_valid is None else [value or "" for value in values], is_valid)
-    known = values if is_valid is None else [value or 0 for value in values]
+    filled = values if is_valid is None else [value or 0 for value in values]
     if pa.types.is_boolean(kind):
-        buffers = [_bits_of(is_valid, len(values)), bits(np.array(known, np.bool_))]
+        buffers = [_bits_of(is_valid, len(values)), bits(np.array(filled, np.bool_))]
         return pa.Array.from_buffers(kind, len(values), buffers)
-    return numbers(np.array(known, np.float64 if pa.types.is_floating(kind) else np.int64), kind, is_valid)
+    return numbers(np.array(filled, np.float64 if pa.types.is_floating(kind) else np.int64), kind, is_valid)
 
 
 def table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:

@@ -104,22 +104,22 @@ class RlabDataSource(DataSource):
         return StreamSink(self._sink_options(self.options, schema))
 
     def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
-        given = options_with(self.options, schema, OPTIONS, SELECTIONS)
-        if not given:
+        options = options_with(self.options, schema, OPTIONS, SELECTIONS)
+        if not options:
             raise ConfigError(
                 "the rlab source got no options. Give them when the table is created, CREATE TABLE t USING rlab "
                 "OPTIONS (nameServer '...', subscribe '...') without columns, or in each read: FROM t WITH (nameServer "
                 "= '...', subscribe = '...')"
             )
-        if "usearrow" in {name.lower() for name in given}:
+        if "usearrow" in {name.lower() for name in options}:
             logger.warning("option useArrow has no effect, because messages are always passed to Spark as columns")
-        return parse_options(given, streaming=streaming)
+        return parse_options(options, streaming=streaming)
 
-    def _sink_options(self, given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    def _sink_options(self, options_given: Mapping[str, str], schema: StructType) -> SinkOptions:
         from pipeline.sink.options import Partitioning, parse_sink_options  # noqa: PLC0415
         from pipeline.sink.rows import check_sink_schema  # noqa: PLC0415
 
-        options = parse_sink_options(given)
+        options = parse_sink_options(options_given)
         needs_queue_id = options.partitioning is Partitioning.QUEUE_ID
         check_sink_schema(schema, topic=options.topic, needs_queue_id=needs_queue_id)
         return options
@@ -133,17 +133,17 @@ def _check_read(options: Mapping[str, str]) -> None:
         parse_options(options, streaming=True)
 
 
-def _schema_of_table(given: Mapping[str, str]) -> StructType:
+def _schema_of_table(table_options: Mapping[str, str]) -> StructType:
     """Return the columns of a table with these options: the sink's columns if it can only be written."""
     from pipeline.sink.options import SINK_OPTIONS, parse_sink_options  # noqa: PLC0415
     from pipeline.sink.rows import SINK_SCHEMA  # noqa: PLC0415
 
-    GivenOptions(given, list(dict.fromkeys((*OPTIONS, *SINK_OPTIONS))), "table")
-    of_source = options_with({}, schema_with(SCHEMA, given), OPTIONS)
-    of_sink = options_with({}, schema_with(SCHEMA, given), SINK_OPTIONS)
+    GivenOptions(table_options, list(dict.fromkeys((*OPTIONS, *SINK_OPTIONS))), "table")
+    of_source = options_with({}, schema_with(SCHEMA, table_options), OPTIONS)
+    of_sink = options_with({}, schema_with(SCHEMA, table_options), SINK_OPTIONS)
     reads, writes = len(of_source) > 1, "topic" in of_sink
     if reads:
         _check_read(of_source)
     if len(of_sink) > 1:
         parse_sink_options(of_sink)
-    return schema_with(SINK_SCHEMA if writes and not reads else SCHEMA, given) if given else SCHEMA
+    return schema_with(SINK_SCHEMA if writes and not reads else SCHEMA, table_options) if table_options else SCHEMA

@@ -29,10 +29,10 @@ COLUMNS_OF_KAFKA = {"value": "body", "headers": "properties", "partition": "queu
 """Columns of Spark's source and sink for Kafka -> their equivalents here; the others have the same names."""
 
 
-def column_hint(name: str, known: Collection[str], otherwise: str) -> str:
+def column_hint(name: str, names: Collection[str], otherwise: str) -> str:
     """Return the hint for an unknown column, for the text of an error."""
     ours = COLUMNS_OF_KAFKA.get(name.lower(), "")
-    return f"that is a column of Kafka; use {ours}" if ours in known else otherwise
+    return f"that is a column of Kafka; use {ours}" if ours in names else otherwise
 
 
 class GivenOptions:
@@ -48,17 +48,17 @@ class GivenOptions:
     def __init__(
         self,
         options: Mapping[str, str],
-        known: Sequence[str],
-        what: str,
+        names: Sequence[str],
+        subject: str,
         ignored: Sequence[str] = (),
         columns: Sequence[str] = (),
     ) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        of_lower = {name.lower(): name for name in known}
+        of_lower = {name.lower(): name for name in names}
         of_spark = {name.lower() for name in ignored}
         for name in self._values:
             if name not in of_lower and name not in of_spark:
-                raise ConfigError(f"the rlab {what} has no option {name!r}: {_hint(name, of_lower, columns)}")
+                raise ConfigError(f"the rlab {subject} has no option {name!r}: {_hint(name, of_lower, columns)}")
 
     def name_servers(self) -> tuple[str, ...]:
         """Return the addresses of option nameServer, which every read and write needs: ConfigError if it is missing."""
@@ -100,17 +100,17 @@ class GivenOptions:
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
 
 
-def _hint(name: str, known: Mapping[str, str], columns: Sequence[str]) -> str:
+def _hint(name: str, names: Mapping[str, str], columns: Sequence[str]) -> str:
     ours = _OF_KAFKA.get(name, "")
-    if ours.lower() in known:
+    if ours.lower() in names:
         return f"that is an option of Kafka; use {ours}"
     column = COLUMNS_OF_KAFKA.get(name.removeprefix("include"), name)
     if column in columns:
         return f"each row has its own; write column {column}"
     if name.startswith("kafka."):
         return "options of Kafka's clients have no meaning here"
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(known.values())}"
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {names[near[0]]}?" if near else f"known are {', '.join(names.values())}"
 
 
 def _number(text: str, minimum: int, maximum: int) -> int:

@@ -36,18 +36,18 @@ def schema_with(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def options_with(
-    given: Mapping[str, str], schema: StructType, known: Sequence[str], one_of: Sequence[str] = ()
+    options: Mapping[str, str], schema: StructType, option_names: Sequence[str], one_of: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Merge the options of a statement with the options of its table that are in `known`; the statement has precedence.
+    """Merge the options of a statement with the `option_names` of its table; the statement is first.
 
     If the statement has an option of `one_of`, all options of the table in `one_of` are dropped.
     """
     kept = schema.fields[0].metadata.get(_KEY) if schema.fields else None
     if kept is None:
-        return dict(given)
-    names = {name.lower() for name in known}
-    of_statement = {name.lower() for name in given}
+        return dict(options)
+    names = {name.lower() for name in option_names}
+    of_statement = {name.lower() for name in options}
     exclusive = {name.lower() for name in one_of}
     if of_statement & exclusive:
         names -= exclusive
-    return {name: value for name, value in json.loads(kept).items() if name in names} | dict(given)
+    return {name: value for name, value in json.loads(kept).items() if name in names} | dict(options)

@@ -318,8 +318,8 @@ class WireClient:
             RlabError: no name server answers.
         """
         header = {} if topic is None else {"topic": topic}
-        found: dict[tuple[str, int], AbsentBroker] = {}
-        there = self.masters()
+        by_broker: dict[tuple[str, int], AbsentBroker] = {}
+        masters = self.masters()
         for address in self._name_servers:
             try:
                 connection = self.connect(address)
@@ -332,9 +332,9 @@ class WireClient:
             else:
                 for row in _unpacked(answer):
                     broker = AbsentBroker.from_wire(row)
-                    if broker.broker_name not in there:
-                        found[broker.broker_name, broker.broker_id] = broker
-        return [broker for _, broker in sorted(found.items())]
+                    if broker.broker_name not in masters:
+                        by_broker[broker.broker_name, broker.broker_id] = broker
+        return [broker for _, broker in sorted(by_broker.items())]
 
     def _ask_or_recall(self, code: RequestCode, header: Mapping[str, Any], *, recalled: bool) -> Command:
         """Send a request to a name server, with retries; if there is an earlier answer, raise _UseTheLast instead."""

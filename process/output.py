@@ -124,8 +124,8 @@ def local_time(ms: int, timespec: str = "seconds") -> str:
 def preview(body: bytes, chars: int) -> str:
     """Return the beginning of a body on one line, with unprintable characters escaped."""
     text = body[: chars * 4].decode("utf-8", "backslashreplace")
-    shown = one_line(text[: chars + 1])
-    return shown if len(shown) <= chars else f"{shown[: chars - 1]}…"
+    line = one_line(text[: chars + 1])
+    return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
 async def report_progress(text: Callable[[], str]) -> None:

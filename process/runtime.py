@@ -134,7 +134,7 @@ def report_bug(kind: type[BaseException], error: BaseException, traceback: Trace
     if os.environ.get("RLAB_DEBUG"):
         sys.__excepthook__(kind, error, traceback)
     elif isinstance(error, KeyboardInterrupt):
-        # It came before `run` installed its handlers. Python then ends with its own exit code.
+        # The signal came before `run` installed its handlers. Python then ends with its own exit code.
         print_error("stopped before it was finished")
     else:
         print_error(_text(error))

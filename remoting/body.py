@@ -43,9 +43,11 @@ def _shape_of(code: RequestCode, schema: RequestSchema) -> _Shape:
         columns,
         tuple(tuple if column.type is list else column.type for column in columns),
         tuple(
-            (at, *bounds) for at, column in enumerate(columns) if not column.items and (bounds := field_bounds(column))
+            (index, *bounds)
+            for index, column in enumerate(columns)
+            if not column.items and (bounds := field_bounds(column))
         ),
-        tuple((at, {column.items}) for at, column in enumerate(columns) if column.type is list),
+        tuple((index, {column.items}) for index, column in enumerate(columns) if column.type is list),
         schema.max_rows or 2**32 - 1,
     )
 
@@ -72,23 +74,23 @@ def rows_of(request: Command) -> tuple[Any, ...]:
 
 
 def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
-    wanted, columns, types, bounded, lists, max_rows = shape
+    expectation, columns, types, bounded, lists, max_rows = shape
     n = 0
     for row in rows:
         if type(row) is not tuple or tuple(map(type, row)) != types:
-            raise InvalidParameter(f"{wanted}, and row {_number(rows, row)} is {_types_text(row)}")
-        for at, low, high in bounded:
-            if not low <= row[at] <= high:
+            raise InvalidParameter(f"{expectation}, and row {_number(rows, row)} is {_types_text(row)}")
+        for index, low, high in bounded:
+            if not low <= row[index] <= high:
                 raise InvalidParameter(
-                    f"{wanted}: {columns[at].title} of row {_number(rows, row)} must be {range_text(low, high)}, "
-                    f"got {row[at]}"
+                    f"{expectation}: {columns[index].title} of row {_number(rows, row)} must be "
+                    f"{range_text(low, high)}, got {row[index]}"
                 )
-        for at, items in lists:
-            values = row[at]
+        for index, items in lists:
+            values = row[index]
             n += len(values)
             # A set of types: checking each item would cost as much as handling it.
             if n > max_rows or (values and set(map(type, values)) != items):
-                raise InvalidParameter(f"{wanted}, and row {_number(rows, row)} is not, or is too long")
+                raise InvalidParameter(f"{expectation}, and row {_number(rows, row)} is not, or is too long")
 
 
 def _number(rows: Sequence[Any], row: object) -> int:

@@ -134,11 +134,11 @@ class FirstBytes:
 
     __slots__ = ("_dialects", "_first_bytes", "_own", "_peer", "error", "partial_frame_bytes")
 
-    def __init__(self, dialects: Sequence[Dialect], own: Codec, peer: Peer) -> None:
+    def __init__(self, dialects: Sequence[Dialect], own_codec: Codec, peer: Peer) -> None:
         self.error: ProtocolError | None = None
         self.partial_frame_bytes = 0
         self._dialects = dialects
-        self._own = own
+        self._own = own_codec
         self._peer = peer
         self._first_bytes = b""
 
@@ -258,10 +258,10 @@ class MsgpackDecoder:
         commands: list[Command] = []
         large = self._large
         if large is not None:
-            rest = large.take(data)
-            if rest is None:
+            remaining = large.take(data)
+            if remaining is None:
                 return commands
-            data, self._large = rest, None
+            data, self._large = remaining, None
         stream = self._buffer + data if self._buffer else data  # of at most 64 KiB
         position = 0
         try:

@@ -337,19 +337,19 @@ class Connection(asyncio.Protocol):
         self._sign, self._decoder = sign, decoder
 
     def _send(self, frame: bytes) -> None:
-        out = self._out
-        out.append(frame)
-        if len(out) == 1:
+        frames = self._out
+        frames.append(frame)
+        if len(frames) == 1:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write the queued frames now instead of at the end of the iteration."""
-        out, transport = self._out, self._transport
-        if not out or transport is None or self.closed:
+        frames, transport = self._out, self._transport
+        if not frames or transport is None or self.closed:
             return
-        data = out[0] if len(out) == 1 else b"".join(out)
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
         transport.write(data if self._sign is None else self._sign(data))
-        out.clear()
+        frames.clear()
         held_bytes = 0 if self.lifecycle is None else self.lifecycle.held_bytes
         if held_bytes or self._writable is not None:
             self._count_unread(transport.get_write_buffer_size() + held_bytes)
@@ -369,12 +369,12 @@ class Connection(asyncio.Protocol):
         `remoting/faults/` and the testbed lose and delay requests in this way. A connection without such functions
         makes no further call for a command.
         """
-        own = vars(self)
+        attributes = vars(self)
         assert methods.keys() <= INTERPOSED, f"not to be interposed: {methods.keys() - INTERPOSED}"
-        assert not methods or own.keys().isdisjoint(INTERPOSED), "another object has their place"
+        assert not methods or attributes.keys().isdisjoint(INTERPOSED), "another object has their place"
         for name in INTERPOSED:
-            own.pop(name, None)
-        own.update(methods)
+            attributes.pop(name, None)
+        attributes.update(methods)
 
     # --- closing -----------------------------------------------------------------------------------------------------
 

@@ -269,23 +269,23 @@ class RemotingServer:
         self._attentive = True
 
     def _serve_slice(self, now: float) -> None:
-        taken = self._admission.next_slice(now)
+        decision = self._admission.next_slice(now)
         self._serving_slice = True
         try:
-            for connection, request in taken.serve:
+            for connection, request in decision.serve:
                 connection.leave_queue()
                 connection.forget(request)  # `_dispatch` counts it again
                 if not connection.closed:  # else a lease would go to a member that is known to be gone
                     self._dispatch(connection, request)
         finally:
             self._serving_slice = False
-        for connection, request in taken.refuse:
+        for connection, request in decision.refuse:
             connection.leave_queue()
-            self._refuse_busy(connection, request, taken.retry_after_s)
-        for connection, request in taken.forget:
+            self._refuse_busy(connection, request, decision.retry_after_s)
+        for connection, request in decision.forget:
             connection.leave_queue()
             connection.forget(request)
-        self._forgotten += len(taken.forget)
+        self._forgotten += len(decision.forget)
         if (self._refused or self._forgotten) and now >= self._logged_at + 1.0:
             logger.warning(
                 "%s is late: %d requests were refused and %d forgotten since the last such line, %d wait",

@@ -34,7 +34,7 @@ row ends a pause, and the second counts from then. A new master opens its log wi
 hundreds on a busy machine. Its first requests wait for this replica, so this one should not be in a long pause then.
 """
 FULL_PAUSE_S = 2.0
-"""The same while the disk of this replica is full."""
+"""Pause between two attempts while the disk of this replica is full."""
 
 
 class FollowerRole:

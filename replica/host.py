@@ -93,7 +93,7 @@ class RunningReplica:
 
     @property
     def role(self) -> Role:
-        """Its role now."""
+        """The current role of the replica."""
         if self.mastering is not None:
             return Role.MASTER
         return Role.WAITING if self.following is None else Role.FOLLOWING
@@ -124,7 +124,7 @@ class RunningReplica:
         running = self.running
         return self._waiting if running is None else running.server
 
-    async def wait_tried(self) -> None:
+    async def wait_attempted(self) -> None:
         """Wait until each name server has answered once or could not be reached. Raises ConfigError if one refuses.
 
         Cancellation: harmless.
@@ -132,7 +132,7 @@ class RunningReplica:
         running = self.running
         registration = self._registration if running is None else running.broker.topics.registration
         if registration is not None:
-            await registration.wait_tried()
+            await registration.wait_attempted()
 
     # --- the roles ---------------------------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class RunningReplica:
                 await registration.stop()
 
     async def _unregister_when_master(self, registration: Registration) -> None:
-        await registration.wait_known()
+        await registration.wait_registered()
         await self._unregister()
 
     def _announcement(self, membership: Membership, role: FollowerRole) -> Announcement:
@@ -323,7 +323,7 @@ class RunningReplica:
     def state(self) -> dict[str, Any]:
         """Figures of this replica, for GET_REPLICAS."""
         membership, following, mastering = self.membership, self.following, self.mastering
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "role": self.role.value,
             "replica_id": 0 if membership is None else membership.replica_id,
             "register_answers": membership is not None and membership.reachable,
@@ -333,12 +333,12 @@ class RunningReplica:
             "replicas": [],
         }
         if following is not None:
-            found["end_position"] = following.log.end_position
+            fields["end_position"] = following.log.end_position
         elif mastering is not None and mastering.running is not None:
-            found["end_position"] = mastering.running.broker.store.written_position
-            found["lease_margin_s"] = mastering.sender.lease.margin_s
-            found["replicas"] = [asdict(each) for each in mastering.sender.progress()]
-        return found
+            fields["end_position"] = mastering.running.broker.store.written_position
+            fields["lease_margin_s"] = mastering.sender.lease.margin_s
+            fields["replicas"] = [asdict(each) for each in mastering.sender.progress()]
+        return fields
 
     async def hand_over(self, to: int = 0) -> ReplicaSet:
         """Make another replica the master; see `replica/mastership/handover.py`.

@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 class SetSender(ReplicaSender):
     """The sender of a master, which also serves requests about the set: `own` has their handlers."""
 
-    def __init__(self, own: Mapping[RequestCode, Handler], *arguments: Any) -> None:
+    def __init__(self, own_handlers: Mapping[RequestCode, Handler], *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._own = own
+        self._own = own_handlers
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """See `Feature.handlers`."""
@@ -62,11 +62,11 @@ class MasterRole:
         config: ReplicaConfig,
         membership: Membership,
         listen: str,
-        own: Mapping[RequestCode, Handler],
+        own_handlers: Mapping[RequestCode, Handler],
         election: Election | None = None,
     ) -> None:
         self.epoch = membership.row.epoch
-        self._config, self._membership, self._listen, self._own = config, membership, listen, own
+        self._config, self._membership, self._listen, self._own = config, membership, listen, own_handlers
         self._election = election
         self._one_handover = anyio.Lock()
 

@@ -106,14 +106,14 @@ class Membership:
 
         Cancellation: the place may be taken; the next start goes on from there.
         """
-        known = read_identity(self._directory, self._files)
+        identity = read_identity(self._directory, self._files)
         row = await self._read()
-        if known is None:
+        if identity is None:
             await (self._make(row) if self._config.makes else self._join(row))
-        elif known.register_id == 0:
-            await self._make(row, known)
+        elif identity.register_id == 0:
+            await self._make(row, identity)
         else:
-            await self._start(known, self._checked(row, known))
+            await self._start(identity, self._checked(row, identity))
         if self._config.makes:
             await self.change(self._with_options)
         self._has_begun = True
@@ -123,30 +123,30 @@ class Membership:
         changed = with_options(row, copies=config.copies, min_in_sync=config.min_in_sync, acks=config.acks)
         return row if changed == row else changed
 
-    async def _make(self, row: ReplicaSet | None, known: ReplicaIdentity | None = None) -> None:
-        if row is not None and (known is None or known.set_id != row.set_id):
+    async def _make(self, row: ReplicaSet | None, identity: ReplicaIdentity | None = None) -> None:
+        if row is not None and (identity is None or identity.set_id != row.set_id):
             raise NotAReplica(
                 f"the register has a set {self._name} already, and {self._directory} does not belong to it: to join "
                 "it, start with --replica-of and an empty directory"
             )
-        is_new = known is None
-        if known is None:
+        is_new = identity is None
+        if identity is None:
             self._check_history()
             set_id = self._config.broker.rng.getrandbits(_SET_ID_BITS) or 1
-            known = self._store_identity(
+            identity = self._store_identity(
                 ReplicaIdentity(name=self._name, set_id=set_id, register_id=0, replica_id=1, incarnation=1)
             )
-        first = create(self._name, self.address, set_id=known.set_id, copies=DEFAULT_COPIES)
+        first = create(self._name, self.address, set_id=identity.set_id, copies=DEFAULT_COPIES)
         proposed = self._with_options(first if self._lease_ms is None else replace(first, lease_ms=self._lease_ms))
-        made = await self._apply(lambda current, _: proposed if current is None else current)
-        if made.set_id != known.set_id:
-            await self._make(made, known)  # another replica has created the set first
+        created = await self._apply(lambda current, _: proposed if current is None else current)
+        if created.set_id != identity.set_id:
+            await self._make(created, identity)  # another replica has created the set first
             return
-        known = self._store_identity(replace(known, register_id=made.register_id))
+        identity = self._store_identity(replace(identity, register_id=created.register_id))
         if is_new:
-            self.row = made  # creating the set counts as this start
+            self.row = created  # creating the set counts as this start
         else:
-            await self._start(known, made)
+            await self._start(identity, created)
 
     def _check_history(self) -> None:
         """Refuse a log that belonged to a set, before the register has a row with a lower epoch than that log."""
@@ -194,26 +194,28 @@ class Membership:
             row,
         )
 
-    async def _start(self, known: ReplicaIdentity, row: ReplicaSet) -> None:
+    async def _start(self, identity: ReplicaIdentity, row: ReplicaSet) -> None:
         """Count this start, first in the file and then in the register."""
-        member = row.member(known.replica_id)
+        member = row.member(identity.replica_id)
         assert member is not None, "checked"
-        clean = self._config.broker.flush is FlushMode.SYNC or known.is_clean(self._files)
+        clean = self._config.broker.flush is FlushMode.SYNC or identity.is_clean(self._files)
         if not clean:
             logger.warning(
                 "%s: the machine of replica %d stopped before it: messages that others in sync have may be missing",
-                *(self._name, known.replica_id),
+                *(self._name, identity.replica_id),
             )
-        incarnation = max(known.incarnation, member.incarnation + 1)
-        own = self._store_identity(replace(known, incarnation=incarnation, boot_id=self._files.boot_id(), clean=False))
+        incarnation = max(identity.incarnation, member.incarnation + 1)
+        new_identity = self._store_identity(
+            replace(identity, incarnation=incarnation, boot_id=self._files.boot_id(), clean=False)
+        )
 
         def decide(current: ReplicaSet | None, maybe_done: bool) -> ReplicaSet:
             # A copy of this directory that starts at the same time counts to the same number, and may have been faster.
-            row = self._checked(current, own if maybe_done else known)
-            member = row.member(own.replica_id)
-            if maybe_done and member is not None and member.incarnation == own.incarnation:
+            row = self._checked(current, new_identity if maybe_done else identity)
+            member = row.member(new_identity.replica_id)
+            if maybe_done and member is not None and member.incarnation == new_identity.incarnation:
                 return row
-            return started(row, own.replica_id, self.address, clean=clean, lease_ms=self._lease_ms)
+            return started(row, new_identity.replica_id, self.address, clean=clean, lease_ms=self._lease_ms)
 
         self.row = await self._apply(decide)
 
@@ -274,14 +276,14 @@ class Membership:
 
     async def refresh(self) -> ReplicaSet:
         """Read the row now; waits while the register cannot be reached. Raises as `poll`. Cancellation: harmless."""
-        known = self.row  # before the read: others note newer rows while it is under way
+        newest_row = self.row  # before the read: others note newer rows while it is under way
         row = self._checked(await self._read())
-        if row.version < known.version or row.epoch < known.epoch:
+        if row.version < newest_row.version or row.epoch < newest_row.epoch:
             if self.reachable:
                 logger.error(
                     "%s: the register has %s, and this replica knows %s: the register is an older copy and is ignored; "
                     "restore its newest copy (rlab elections restore)",
-                    *(self._name, row, known),
+                    *(self._name, row, newest_row),
                 )
             self.reachable = False
         self.saw(row)
@@ -318,17 +320,17 @@ class Membership:
         current = await self._read()
         unknown: tuple[ReplicaSet, int] | None = None
         while True:
-            wanted = decide(current, unknown is not None)
-            if wanted is current:
-                return wanted
+            proposed = decide(current, unknown is not None)
+            if proposed is current:
+                return proposed
             version = 0 if current is None else current.version
             try:
-                return await self._register.write(wanted, version)
+                return await self._register.write(proposed, version)
             except SetChanged as error:
                 current = error.current
             except RegisterUnavailable as error:
                 self._record_unreachable(error)
-                unknown = wanted, version
+                unknown = proposed, version
                 await anyio.sleep(RETRY_S)
                 current = await self._read()
             if current is not None and unknown is not None and was_written(*unknown, current):

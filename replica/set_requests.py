@@ -27,7 +27,7 @@ class AskedReplica(Protocol):
         """The newest row that it knows."""
 
     def state(self) -> Mapping[str, Any]:
-        """Its own figures; see GET_REPLICAS in `remoting/wire/replicas.py`."""
+        """The figures of this replica; see GET_REPLICAS in `remoting/wire/replicas.py`."""
 
     async def hand_over(self, to: int) -> ReplicaSet:
         """See `MasterRole.hand_over`."""

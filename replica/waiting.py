@@ -49,12 +49,12 @@ class WaitingHandlers:
         self._now = asyncio.get_running_loop().time
         self._started_at = self._now()
 
-    def by_code(self, own: Mapping[RequestCode, Handler]) -> dict[RequestCode, Handler]:
-        """Request code -> handler; `own` serves the requests about the set."""
+    def by_code(self, own_handlers: Mapping[RequestCode, Handler]) -> dict[RequestCode, Handler]:
+        """Request code -> handler; `own_handlers` serves the requests about the set."""
         served: dict[RequestCode, Handler] = dict.fromkeys(RequestCode, self._refuse)
         served[RequestCode.GET_SERVER_STATE] = self._server_state
         served[RequestCode.GET_BROKER_RUNTIME_INFO] = self._runtime_info
-        return {**served, **own}
+        return {**served, **own_handlers}
 
     def _refuse(self, connection: Connection, request: Command) -> NoReturn:
         raise self._refusal()
@@ -80,7 +80,7 @@ class WaitingHandlers:
 
 @asynccontextmanager
 async def waiting_server(
-    config: BrokerConfig, listen: str, refusal: Callable[[], RlabError], own: Mapping[RequestCode, Handler]
+    config: BrokerConfig, listen: str, refusal: Callable[[], RlabError], own_handlers: Mapping[RequestCode, Handler]
 ) -> AsyncIterator[RemotingServer]:
     """Serve a replica's port while it is not the master.
 
@@ -91,7 +91,7 @@ async def waiting_server(
     """
     handlers = WaitingHandlers(config, refusal)
     async with serve(
-        handlers.by_code(own),
+        handlers.by_code(own_handlers),
         listen,
         max_connections=config.max_connections,
         max_connections_of_address=config.max_connections_of_address,

@@ -29,9 +29,9 @@ def new_name(name: str) -> str:
     """The new name of a module; empty if it was not renamed."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
-        found = RENAMED.get(".".join(parts[:end]))
-        if found is not None:
-            return ".".join([found, *parts[end:]])
+        renamed = RENAMED.get(".".join(parts[:end]))
+        if renamed is not None:
+            return ".".join([renamed, *parts[end:]])
     return ""
 
 

@@ -51,8 +51,8 @@ _NOT_THERE = "no message has the offset {} here"
 def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The counters of a broker under the names that the tool reads, and under the names that they have here."""
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        info: Any = msgpack.unpackb(found or b"\x80")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        info: Any = msgpack.unpackb(body or b"\x80")
         table = {name: str(value) for name, value in info.items() if isinstance(value, int | float | str)}
         started_ms = int(info["now_ms"] - info["uptime_s"] * 1000)
         table |= {"brokerVersionDesc": "rebalance-lab", "brokerVersion": str(OUR_VERSION), "brokerActive": "true"}
@@ -93,8 +93,8 @@ def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
 def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the request for the groups that read a topic."""
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        rows: Any = msgpack.unpackb(found or b"\x90")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(body or b"\x90")
         return StockAnswer({}, json_bytes({"groupList": [name for name, *_ in rows]}))
 
     return TranslatedRequest(RequestCode.GET_GROUP_LIST, {"topic": fields.text("topic")}, None, answer)
@@ -106,8 +106,8 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     if topic := fields.text("topic", ""):
         header["topic"] = topic
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        rows: Any = msgpack.unpackb(found or b"\x90")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(body or b"\x90")
         return StockAnswer({}, json_bytes(_stats(caller.facts.broker_name(), rows, answered)[0]))
 
     return TranslatedRequest(RequestCode.GET_CONSUME_STATS, header, None, answer)
@@ -116,12 +116,12 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[str, object], int]:
     """The progress of one group, and its lag in messages."""
     starts = {(topic, queue_id): offset for topic, queue_id, offset in more.get("starts", ())}
-    times = {(topic, queue_id): at for topic, queue_id, at in more.get("times", ())}
+    times = {(topic, queue_id): committed_or_start for topic, queue_id, committed_or_start in more.get("times", ())}
     table, behind = [], 0
     for topic, queue_id, low, high, committed, *_ in rows:
-        at = committed if committed >= 0 else starts.get((topic, queue_id), low)
-        behind += high - at
-        progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
+        committed_or_start = committed if committed >= 0 else starts.get((topic, queue_id), low)
+        behind += high - committed_or_start
+        progress = {"brokerOffset": high, "consumerOffset": committed_or_start, "pullOffset": committed_or_start}
         progress["lastTimestamp"] = times.get((topic, queue_id), 0)
         table.append((queue_object(broker, topic, queue_id), progress))
     return {"consumeTps": 0.0, "offsetTable": table_by_queue(table)}, behind
@@ -132,12 +132,12 @@ def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame)
     if fields.flag("isOrder"):
         return StockAnswer({}, json_bytes({"consumeStatsList": [], "totalDiff": 0}))
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        groups: Any = msgpack.unpackb(found or b"\x90")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        groups: Any = msgpack.unpackb(body or b"\x90")
         stats = [(group, *_stats(caller.facts.broker_name(), rows, more)) for group, rows, more in groups if rows]
         listed = [{group: [table]} for group, table, _ in stats]
-        said = {"consumeStatsList": listed, "brokerAddr": caller.address, "totalDiff": sum(n for *_, n in stats)}
-        return StockAnswer({}, json_bytes(said))
+        fields = {"consumeStatsList": listed, "brokerAddr": caller.address, "totalDiff": sum(n for *_, n in stats)}
+        return StockAnswer({}, json_bytes(fields))
 
     return TranslatedRequest(RequestCode.GET_BROKER_CONSUME_STATS, {"times": True}, None, answer)
 
@@ -155,14 +155,14 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
     """Translate the request for the members of a group."""
     group = fields.text("consumerGroup")
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        info: Any = {"members": []} if code else msgpack.unpackb(found or b"\x80")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        info: Any = {"members": []} if code else msgpack.unpackb(body or b"\x80")
         members: list[Any] = info["members"]
         if not members:
             return _not_online(group)
         _, consume_type, model, consume_from, *_, topics = members[0]["consumer"]
         by_sql = members[0]["sql"]
-        said = {
+        fields = {
             "connectionSet": [
                 {
                     "clientAddr": each["address"] or "",
@@ -178,7 +178,7 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
                 topic: _subscription(topic, *more, is_sql=topic in by_sql) for topic, *more in topics
             },
         }
-        return StockAnswer({}, json_bytes(said))
+        return StockAnswer({}, json_bytes(fields))
 
     outcomes = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
     return TranslatedRequest(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
@@ -186,16 +186,16 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
 
 def _subscription(topic: str, expression: str, version: int, *, is_sql: bool) -> dict[str, object]:
     tags = [tag.strip() for tag in expression.split("||")] if expression != "*" and not is_sql else []
-    said = {"topic": topic, "subString": expression, "tagsSet": tags, "subVersion": version}
-    return {**said, "expressionType": SQL92 if is_sql else TAG}
+    fields = {"topic": topic, "subString": expression, "tagsSet": tags, "subVersion": version}
+    return {**fields, "expressionType": SQL92 if is_sql else TAG}
 
 
 def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the request for the members of a producer group."""
     group = fields.text("producerGroup")
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        info: Any = [[]] if code else msgpack.unpackb(found or b"\x93\x90\x90\x00")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        info: Any = [[]] if code else msgpack.unpackb(body or b"\x93\x90\x90\x00")
         members: list[Any] = info[0]
         if not members:
             return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"producer group {group!r} has no member here")
@@ -215,17 +215,17 @@ def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
     return TranslatedRequest(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
 
 
-def _as_it_is(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+def _as_it_is(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
     """The answer of a member, which already has RocketMQ's form."""
-    return StockAnswer({}, found)
+    return StockAnswer({}, body)
 
 
 def ask_running_info(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
     """Translate the request for the running info that a broker relays to the member."""
-    asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
-    return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
+    fields = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
+    return RequestCode.GET_CONSUMER_RUNNING_INFO, fields, None
 
 
 def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
@@ -240,10 +240,10 @@ def ask_to_consume(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
     """Translate the request to consume a message that a broker relays to the member, with the message."""
-    asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "topic": header["topic"]}
-    asked["brokerName"] = caller.facts.broker_name()
+    fields = {"consumerGroup": header["group"], "clientId": header["client_id"], "topic": header["topic"]}
+    fields["brokerName"] = caller.facts.broker_name()
     message = stored_messages(caller, header["topic"], header["queue_id"], body or b"")
-    return RequestCode.CONSUME_MESSAGE_DIRECTLY, asked, message
+    return RequestCode.CONSUME_MESSAGE_DIRECTLY, fields, message
 
 
 def view_broker_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
@@ -271,8 +271,8 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     if (queue_id := fields.number("queueId", -1)) >= 0:
         header["queue_ids"] = [queue_id]
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        rows: Any = msgpack.unpackb(found or b"\x90")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(body or b"\x90")
         broker = caller.facts.broker_name()
         table = table_by_queue((queue_object(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
         return StockAnswer({}, json_bytes({"offsetTable": table}))
@@ -293,8 +293,8 @@ def offsets_reset(
         table = [{**queue, "offset": offset} for queue, offset in rows]
     elif caller.language == "GO":
         table = rows  # it does not accept keys in quotation marks
-    said = {"topic": header["topic"], "group": header["group"], "timestamp": 0, "isForce": True}
-    return RequestCode.RESET_CONSUMER_CLIENT_OFFSET, said, json_bytes({"offsetTable": table})
+    fields = {"topic": header["topic"], "group": header["group"], "timestamp": 0, "isForce": True}
+    return RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, json_bytes({"offsetTable": table})
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -305,9 +305,9 @@ def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
     physical = fields.number("offset")
     topic, queue_id, offset = _place(caller, physical)
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         not_found = StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=_NOT_THERE.format(physical))
-        return not_found if code else StockAnswer({}, stored_messages(caller, topic, queue_id, found or b""))
+        return not_found if code else StockAnswer({}, stored_messages(caller, topic, queue_id, body or b""))
 
     header = {"group": TOOLS, "topic": topic, "queue_id": queue_id, "offset": offset, "max_n": 1, "suspend_ms": 0}
     outcomes = (
@@ -332,12 +332,16 @@ def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     n = min(max(1, fields.number("maxNum")), MAX_LOOKUP_MESSAGES)
     begin_ms, end_ms = fields.number("beginTimestamp", 0), fields.number("endTimestamp", 2**62)
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        rows: Any = msgpack.unpackb(found or b"\x90")
-        said = [stored_messages(caller, topic, queue_id, record) for of, queue_id, _, record, *_ in rows if of == topic]
-        if not said:
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(body or b"\x90")
+        fields = [
+            stored_messages(caller, topic, queue_id, record)
+            for topic_of, queue_id, _, record, *_ in rows
+            if topic_of == topic
+        ]
+        if not fields:
             return StockAnswer(code=ResponseCode.QUERY_NOT_FOUND, remark=f"no message of {topic!r} has {key!r}")
-        return StockAnswer({"indexLastUpdateTimestamp": 0, "indexLastUpdatePhyoffset": 0}, b"".join(said))
+        return StockAnswer({"indexLastUpdateTimestamp": 0, "indexLastUpdatePhyoffset": 0}, b"".join(fields))
 
     if fields.flag("_UNIQUE_KEY_QUERY"):
         return TranslatedRequest(RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": key, "max_n": n}, None, answer)

@@ -128,7 +128,7 @@ class Caller:
 
     @property
     def address(self) -> str:
-        """The same as text."""
+        """The local address as text."""
         return f"{self.peer.local_host}:{self.peer.local_port}"
 
     @property
@@ -231,25 +231,25 @@ class Edge(FrameReader):
             # About the connection: the reason why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
             return encode_frame(refused._replace(binary=self._binary))
-        asked = opaque.asked
-        if code and code not in asked.outcomes:
+        translated = opaque.asked
+        if code and code not in translated.outcomes:
             return _answer(opaque.frame, StockAnswer(code=code, remark=str(header.get("remark") or "")))
-        return _answer(opaque.frame, asked.answer(dict(header), body, code))
+        return _answer(opaque.frame, translated.answer(dict(header), body, code))
 
     def _encode_pushed(
         self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None
     ) -> bytes:
         """Encode a command that the server starts: a notification, or a request whose answer its session expects."""
         notifier = self._dialect.notifiers.get(code)
-        said = None if notifier is None else notifier(self._caller, header, body)
-        if said is None:
+        pushed = None if notifier is None else notifier(self._caller, header, body)
+        if pushed is None:
             return b""
         flag = 0
         if flags == ONE_WAY:
             flag = ONE_WAY_BIT
             opaque = self._own_opaque = self._own_opaque + 1
-        fields = {name: header_text(value) for name, value in said[1].items()}
-        return encode_frame(Frame(said[0], flag, opaque, fields, said[2], binary=self._binary))
+        fields = {name: header_text(value) for name, value in pushed[1].items()}
+        return encode_frame(Frame(pushed[0], flag, opaque, fields, pushed[2], binary=self._binary))
 
 
 def _answer(frame: Frame, outcome: StockAnswer) -> bytes:

@@ -141,18 +141,18 @@ def parse_message_type(attributes: str) -> MessageType | None:
     Raises:
         FieldError: an attribute that is not kept here, an unknown type, or text of another form.
     """
-    found: MessageType | None = None
+    message_type: MessageType | None = None
     for attribute in filter(None, (each.strip() for each in attributes.split(","))):
         sign, (name, _, value) = attribute[0], attribute[1:].partition("=")
         if name.strip() != MESSAGE_TYPE:
             raise FieldError(f"the attribute {short_text(attribute)} of a topic is not kept here, only {MESSAGE_TYPE}")
-        known = {"+": MessageType.__members__.get(value.strip()), "-": MessageType.MIXED}
-        found = known.get(sign)
-        if found is None:
+        by_sign = {"+": MessageType.__members__.get(value.strip()), "-": MessageType.MIXED}
+        message_type = by_sign.get(sign)
+        if message_type is None:
             types = ", ".join(MessageType.__members__)
             text = f"{short_text(attribute)} must be +{MESSAGE_TYPE}=TYPE or -{MESSAGE_TYPE}; types are {types}"
             raise FieldError(text)
-    return found
+    return message_type
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def objects(value: object, what: str) -> list[dict[str, Any]]:
+def objects(value: object, subject: str) -> list[dict[str, Any]]:
     """A list of objects; an absent one counts as empty, because C++ leaves out empty lists.
 
     Raises:
@@ -179,11 +179,11 @@ def objects(value: object, what: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise FieldError(f"{what} must be a list of objects")
+        raise FieldError(f"{subject} must be a list of objects")
     return value
 
 
-def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
+def choice(subject: str, value: object, names: Sequence[str], default: str) -> str:
     """A name of an enumeration, given by name, by number, or not at all.
 
     Raises:
@@ -195,7 +195,7 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
         return names[value]
     if isinstance(value, str):
         return value if value in names else default
-    raise FieldError(f"{what} must be one of {', '.join(names)}, got {short_text(value)}")
+    raise FieldError(f"{subject} must be one of {', '.join(names)}, got {short_text(value)}")
 
 
 def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, object]:

@@ -207,29 +207,29 @@ def _int32(value: object) -> int:
 
 def _decode_binary(header: bytes, body: bytes | None) -> Frame:
     code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
-    at = _FIXED.size
-    remark, at = _take(header, at, remark_length)
-    (length,) = struct.unpack_from(">i", header, at)
-    extra, at = _take(header, at + 4, length)
-    if at != len(header):
-        raise ValueError(f"{len(header) - at} bytes are left behind the fields")
+    position = _FIXED.size
+    remark, position = _take(header, position, remark_length)
+    (length,) = struct.unpack_from(">i", header, position)
+    extra, position = _take(header, position + 4, length)
+    if position != len(header):
+        raise ValueError(f"{len(header) - position} bytes are left behind the fields")
     fields: dict[str, str] = {}
-    at = 0
-    while at < len(extra):
-        (length,) = struct.unpack_from(">h", extra, at)
-        name, at = _take(extra, at + 2, length)
-        (length,) = struct.unpack_from(">i", extra, at)
-        value, at = _take(extra, at + 4, length)
+    position = 0
+    while position < len(extra):
+        (length,) = struct.unpack_from(">h", extra, position)
+        name, position = _take(extra, position + 2, length)
+        (length,) = struct.unpack_from(">i", extra, position)
+        value, position = _take(extra, position + 4, length)
         if value:  # Java writes no nulls, and reads an empty value as null
             fields[name.decode()] = value.decode()
-    known = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
-    return Frame(code, flag, opaque, fields, body, remark.decode() or None, known, version, binary=True)
+    language_name = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
+    return Frame(code, flag, opaque, fields, body, remark.decode() or None, language_name, version, binary=True)
 
 
-def _take(data: bytes, at: int, length: int) -> tuple[bytes, int]:
-    if not 0 <= length <= len(data) - at:
-        raise ValueError(f"a length of {length} is announced where {len(data) - at} bytes are left")
-    return data[at : at + length], at + length
+def _take(data: bytes, position: int, length: int) -> tuple[bytes, int]:
+    if not 0 <= length <= len(data) - position:
+        raise ValueError(f"a length of {length} is announced where {len(data) - position} bytes are left")
+    return data[position : position + length], position + length
 
 
 def encode_frame(frame: Frame) -> bytes:

@@ -49,13 +49,13 @@ _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a heartbeat, with all groups of a client."""
     sent = json_object(body)
-    said = Fields(sent)
-    client_id = said.text("clientID")
+    heartbeat_fields = Fields(sent)
+    client_id = heartbeat_fields.text("clientID")
     consumers = [_consumer(each) for each in objects(sent.get("consumerDataSet"), "consumerDataSet")]
     producers = [Fields(each).text("groupName") for each in objects(sent.get("producerDataSet"), "producerDataSet")]
     groups = {
         each.group: GroupSubscription(
-            {one.topic: (one.given, one.version) for one in each.subscriptions},
+            {subscription.topic: (subscription.given, subscription.version) for subscription in each.subscriptions},
             each.model is MessageModel.CLUSTERING,
         )
         for each in consumers
@@ -78,25 +78,25 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tran
 
 
 def _consumer(data: dict[str, Any]) -> ConsumerData:
-    said = Fields(data)
-    group = said.text("groupName")
+    fields = Fields(data)
+    group = fields.text("groupName")
     kind = choice("consumeType", data.get("consumeType"), _CONSUME_TYPES, _CONSUME_TYPES[1])
     start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[-1])
     if kind == _CONSUME_TYPES[0]:
         start = _FROM[-1]  # lite pull consumers always send LAST_OFFSET, and decide themselves
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
-        one = Fields(each)
-        expression = make_expression(one.text("expressionType", TAG), one.text("subString", "*"))
+        subscription = Fields(each)
+        expression = make_expression(subscription.text("expressionType", TAG), subscription.text("subString", "*"))
         version = parse_number("subVersion", each.get("subVersion"), 0)
-        subscriptions.append(make_subscription(one.text("topic"), expression, max(0, version)))
+        subscriptions.append(make_subscription(subscription.text("topic"), expression, max(0, version)))
     return ConsumerData(
         group=group,
         consume_type=ConsumeType(kind.removeprefix("CONSUME_")),
         model=MessageModel(choice("messageModel", data.get("messageModel"), _MODELS, _MODELS[1])),
         consume_from=_STARTS.get(start, ConsumeFrom.LAST_OFFSET),
         strategy=_STRATEGY,
-        subscriptions=tuple(sorted(subscriptions, key=lambda one: one.topic)),
+        subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
         session_timeout_s=MEMBER_EXPIRY_S,
         leaseless=True,
     )
@@ -150,10 +150,10 @@ def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Transla
 def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:
     """Group, client id, queues and broker name of a request about locks."""
     sent = json_object(body)
-    said, rows = Fields(sent), objects(sent.get("mqSet"), "mqSet")
+    fields, rows = Fields(sent), objects(sent.get("mqSet"), "mqSet")
     queues = sorted((Fields(row).text("topic"), Fields(row).number("queueId")) for row in rows)
     broker = Fields(rows[0]).text("brokerName", "") if rows else ""
-    return said.text("consumerGroup"), said.text("clientId"), queues, broker
+    return fields.text("consumerGroup"), fields.text("clientId"), queues, broker
 
 
 def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
@@ -161,8 +161,8 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
     data = json_object(body).get("subscriptionData")
     if not isinstance(data, dict):
         raise FieldError("subscriptionData is missing")
-    said = Fields(data)
-    make_expression(said.text("expressionType", TAG), said.text("subString", "*"))
+    config_fields = Fields(data)
+    make_expression(config_fields.text("expressionType", TAG), config_fields.text("subString", "*"))
     return StockAnswer()
 
 

@@ -119,23 +119,23 @@ def batch_entries(body: bytes) -> Iterator[BatchEntry]:
     Raises:
         MessageIllegal: while iterating: the batch is malformed, or has too many messages.
     """
-    at, n = 0, 0
-    while at < len(body):
+    entry_at, n = 0, 0
+    while entry_at < len(body):
         n += 1
         if n > MAX_BATCH_MESSAGES:
             raise MessageIllegal(f"a batch has at most {MAX_BATCH_MESSAGES} messages: split it")
         try:
-            size, _, _, flag, body_length = _BATCH_ENTRY.unpack_from(body, at)
-            start = at + _BATCH_ENTRY.size
+            size, _, _, flag, body_length = _BATCH_ENTRY.unpack_from(body, entry_at)
+            start = entry_at + _BATCH_ENTRY.size
             (length,) = struct.unpack_from(">H", body, start + body_length)
             properties = start + body_length + 2
-            if properties + length != at + size or at + size > len(body):
+            if properties + length != entry_at + size or entry_at + size > len(body):
                 raise ValueError(f"its lengths do not add up to {size}")
             text = body[properties : properties + length].decode()
         except (struct.error, ValueError) as error:
             raise MessageIllegal(f"message {n} of the batch is malformed: {error}") from error
         yield BatchEntry(flag, body[start : start + body_length], parse_properties(text))
-        at += size
+        entry_at += size
 
 
 def batch_entry(body: bytes, properties: Mapping[str, str]) -> bytes:
@@ -251,38 +251,40 @@ def decode_messages(data: bytes) -> Iterator[StoredMessage]:
     Raises:
         MessageIllegal: while iterating: a message is malformed, or not compressed by zlib.
     """
-    at = 0
-    while at < len(data):
+    record_at = 0
+    while record_at < len(data):
         try:
-            size, magic, _, queue_id, flag, offset, physical, sys_flag, born_ms = _BEFORE_HOSTS.unpack_from(data, at)
-            if magic not in (_MAGIC, _MAGIC_2) or not _BEFORE_HOSTS.size < size <= len(data) - at:
+            size, magic, _, queue_id, flag, offset, physical, sys_flag, born_ms = _BEFORE_HOSTS.unpack_from(
+                data, record_at
+            )
+            if magic not in (_MAGIC, _MAGIC_2) or not _BEFORE_HOSTS.size < size <= len(data) - record_at:
                 raise ValueError(f"a message of {size} bytes begins with {magic:08x}")
-            born, position = _host(data, at + _BEFORE_HOSTS.size, bool(sys_flag & _BORN_IPV6))
+            born, position = _host(data, record_at + _BEFORE_HOSTS.size, bool(sys_flag & _BORN_IPV6))
             (stored_ms,) = struct.unpack_from(">Q", data, position)
             store, position = _host(data, position + 8, bool(sys_flag & _STORE_IPV6))
             times, _, length = struct.unpack_from(">IQI", data, position)
-            body, position = _part(data, position + 16, length, at + size)
+            body, position = _part(data, position + 16, length, record_at + size)
             width = ">H" if magic == _MAGIC_2 else ">B"
             (length,) = struct.unpack_from(width, data, position)
-            topic, position = _part(data, position + struct.calcsize(width), length, at + size)
+            topic, position = _part(data, position + struct.calcsize(width), length, record_at + size)
             (length,) = struct.unpack_from(">H", data, position)
-            text, position = _part(data, position + 2, length, at + size)
+            text, position = _part(data, position + 2, length, record_at + size)
             properties = parse_properties(text.decode())
             read = (topic.decode(), queue_id, offset, physical, decompressed_body(body, sys_flag), properties)
         except (struct.error, ValueError) as error:
             raise MessageIllegal(f"a message of RocketMQ is malformed: {error}") from error
         yield StoredMessage(*read, born_ms, stored_ms, store, times, flag, born)
-        at += size
+        record_at += size
 
 
-def _host(data: bytes, at: int, is_ipv6: bool) -> tuple[Host, int]:
+def _host(data: bytes, position: int, is_ipv6: bool) -> tuple[Host, int]:
     """A host and the position after it; an IPv6 address is read as 0.0.0.0."""
     length = 16 if is_ipv6 else 4
-    (port,) = struct.unpack_from(">I", data, at + length)
-    return Host(bytes(4) if is_ipv6 else data[at : at + 4], port), at + length + 4
+    (port,) = struct.unpack_from(">I", data, position + length)
+    return Host(bytes(4) if is_ipv6 else data[position : position + 4], port), position + length + 4
 
 
-def _part(data: bytes, at: int, length: int, end: int) -> tuple[bytes, int]:
-    if length > end - at:
-        raise ValueError(f"a length of {length} is announced where {end - at} bytes are left")
-    return data[at : at + length], at + length
+def _part(data: bytes, position: int, length: int, end: int) -> tuple[bytes, int]:
+    if length > end - position:
+        raise ValueError(f"a length of {length} is announced where {end - position} bytes are left")
+    return data[position : position + length], position + length

@@ -82,14 +82,14 @@ def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAn
     for topic, queue_id, token, visible_ms, attempts, records in batches:
         pop_ms = visible_ms - invisible_ms
         handle = f"{_signed(token)} {pop_ms} {invisible_ms} {_IN_CHECK_POINT} 0 {broker} {queue_id}"
-        found = list(iter_records(records))
+        delivered = list(iter_records(records))
         topic_id = read_topic_id(records)
-        for record, times in zip(found, attempts, strict=True):
-            place = (topic, topic_id, queue_id)
+        for record, times in zip(delivered, attempts, strict=True):
+            queue_key = (topic, topic_id, queue_id)
             properties = {POP_CK: f"{handle} {record.queue_offset}"}
-            messages.append(stored_message(caller, place, record, properties, times_delivered=times - 1))
-        firsts.append(f"0 {queue_id} {found[0].queue_offset}")
-        offsets.append(f"0 {queue_id} {','.join(str(record.queue_offset) for record in found)}")
+            messages.append(stored_message(caller, queue_key, record, properties, times_delivered=times - 1))
+        firsts.append(f"0 {queue_id} {delivered[0].queue_offset}")
+        offsets.append(f"0 {queue_id} {','.join(str(record.queue_offset) for record in delivered)}")
     answer_fields = {"popTime": pop_ms, "invisibleTime": invisible_ms, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
     return StockAnswer(
         {**answer_fields, "startOffsetInfo": ";".join(firsts), "msgOffsetInfo": ";".join(offsets)}, b"".join(messages)
@@ -157,13 +157,13 @@ def _signed(token: int) -> int:
 
 def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a question of a member for its queues of a topic."""
-    asked = Fields(json_object(body))
-    topic = asked.text("topic")
+    query = Fields(json_object(body))
+    topic = query.text("topic")
     header = {
-        "group": asked.text("consumerGroup"),
-        "client_id": asked.text("clientId"),
+        "group": query.text("consumerGroup"),
+        "client_id": query.text("clientId"),
         "topic": topic,
-        "strategy": asked.text("strategyName", "AVG"),
+        "strategy": query.text("strategyName", "AVG"),
     }
 
     def answer(answered: dict[str, Any], queues: bytes | None, code: int) -> StockAnswer:
@@ -183,11 +183,11 @@ def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
 
 def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the choice whether a group pulls or pops a topic."""
-    asked = Fields(json_object(body))
+    mode_fields = Fields(json_object(body))
     header = {
-        "group": asked.text("consumerGroup"),
-        "topic": asked.text("topic"),
-        "mode": asked.text("mode"),
-        "pop_share_queue_num": asked.number("popShareQueueNum", 0),
+        "group": mode_fields.text("consumerGroup"),
+        "topic": mode_fields.text("topic"),
+        "mode": mode_fields.text("mode"),
+        "pop_share_queue_num": mode_fields.number("popShareQueueNum", 0),
     }
     return TranslatedRequest(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, empty_answer)

@@ -48,13 +48,13 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
     if flags & _HAS_SUBSCRIPTION:
         expression = make_expression(fields.text("expressionType", TAG), fields.text("subscription", "*"))
     else:
-        own = caller.groups.get(group)
-        if own is None or topic not in own.topics:
+        own_group = caller.groups.get(group)
+        if own_group is None or topic not in own_group.topics:
             return StockAnswer(
                 code=SUBSCRIPTION_NOT_EXIST,
                 remark=f"group {group!r} has not subscribed to {topic!r} over this connection: send a heartbeat first",
             )
-        expression = own.topics[topic][0]
+        expression = own_group.topics[topic][0]
     queue_id, offset = fields.number("queueId"), max(0, fields.number("queueOffset"))
     header: dict[str, Any] = {
         "group": group,
@@ -75,14 +75,14 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translate
             header["commit"] = commit
 
     def answer(answered: dict[str, Any], records: bytes | None, code: int) -> StockAnswer:
-        found = {
+        fields = {
             "suggestWhichBrokerId": 0,
             "nextBeginOffset": answered["next_offset"],
             "minOffset": answered["min_offset"],
             "maxOffset": answered["max_offset"],
         }
         messages = b"" if code else stored_messages(caller, topic, queue_id, records or b"")
-        return StockAnswer(found, messages, code, answered.get("remark"))
+        return StockAnswer(fields, messages, code, answered.get("remark"))
 
     code = RequestCode.PULL_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.PULL_MESSAGE
     return TranslatedRequest(code, header, None, answer, _OUTCOMES)
@@ -92,8 +92,8 @@ def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -
     """Translate the records of a queue."""
     if not records:
         return b""
-    place = (topic, read_topic_id(records), queue_id)
-    return b"".join(stored_message(caller, place, record) for record in iter_records(records))
+    queue_key = (topic, read_topic_id(records), queue_id)
+    return b"".join(stored_message(caller, queue_key, record) for record in iter_records(records))
 
 
 def read_topic_id(records: bytes) -> int:
@@ -104,17 +104,17 @@ def read_topic_id(records: bytes) -> int:
 
 def stored_message(
     caller: Caller,
-    place: tuple[str, int, int],
+    queue_key: tuple[str, int, int],
     record: StoredRecord,
     more: Mapping[str, str] | None = None,
     times_delivered: int | None = None,
 ) -> bytes:
     """Translate one record; a payload that is not one of our messages is delivered as a body, so nothing is skipped.
 
-    `place` is topic, topic id and queue id. `more` are properties that only this delivery has, and
+    `queue_key` is topic, topic id and queue id. `more` are properties that only this delivery has, and
     `times_delivered` the deliveries before it, where the record does not contain them.
     """
-    topic, topic_id, queue_id = place
+    topic, topic_id, queue_id = queue_key
     body, properties, flag, born_ms = decode_payload(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
     return encode_message(
         StoredMessage(

@@ -33,12 +33,12 @@ def route(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translat
 
 
 def _route(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
-    found: Any = msgpack.unpackb(body or b"")
+    route: Any = msgpack.unpackb(body or b"")
     queues = [
         {"brokerName": name, "perm": perm, "readQueueNums": read, "topicSysFlag": 0, "writeQueueNums": write}
-        for name, read, write, perm in found["queues"]
+        for name, read, write, perm in route["queues"]
     ]
-    brokers = [_broker(*broker) for broker in found["brokers"]]
+    brokers = [_broker(*broker) for broker in route["brokers"]]
     return StockAnswer({}, json_bytes({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": queues}))
 
 
@@ -132,8 +132,8 @@ def delete_broker_topic(caller: Caller, fields: Fields, body: bytes, frame: Fram
 def _of_topic(topic: str, translate: Callable[[list[Any], MessageType], dict[str, object]]) -> TranslatedRequest:
     """The state of a topic at a broker: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        info: Any = msgpack.unpackb(found or b"\x80")
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        info: Any = msgpack.unpackb(body or b"\x80")
         if not info["topics"]:
             return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
         message_type = MessageType(info["message_types"].get(topic, 0))
@@ -159,7 +159,9 @@ def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Tr
     topic, broker = fields.text("topic"), caller.facts.broker_name()
 
     def translate(row: list[Any], message_type: MessageType) -> dict[str, object]:
-        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": at} for low, high, at in row[-1])
+        offsets = (
+            {"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": stored_ms} for low, high, stored_ms in row[-1]
+        )
         return {"offsetTable": table_by_queue((queue_object(broker, topic, n), each) for n, each in enumerate(offsets))}
 
     return _of_topic(topic, translate)

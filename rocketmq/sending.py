@@ -201,7 +201,9 @@ def _answerer(
         return StockAnswer(
             {
                 **({"recallHandle": recall_handle} if recall_handle else {}),
-                "msgId": ",".join(offset_message_id(store, physical_offset(topic_id, queue_id, at)) for at in places),
+                "msgId": ",".join(
+                    offset_message_id(store, physical_offset(topic_id, queue_id, offset)) for offset in places
+                ),
                 "queueId": header["queue_id"],
                 "queueOffset": max(first, 0),
                 "transactionId": ids[0] if len(ids) == 1 else "",

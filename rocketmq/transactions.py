@@ -39,8 +39,8 @@ def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Translated
     rows = [[offset, message_id, fields.number("commitOrRollback")]]
 
     def answer(answered: dict[str, Any], outcomes: bytes | None, code: int) -> StockAnswer:
-        found: Any = msgpack.unpackb(outcomes or b"\x90")
-        if EndOutcome.NOT_FOUND in found:
+        outcomes_read: Any = msgpack.unpackb(outcomes or b"\x90")
+        if EndOutcome.NOT_FOUND in outcomes_read:
             remark = f"producer group {header['group']!r} has no half message {message_id} at {offset} here"
             return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
         return StockAnswer()

@@ -203,8 +203,8 @@ def send(rlab_cluster: RemoteCluster, rlab_topic: str, rlab_verdict: DeliveryVer
 
 
 def _cluster_of(item: pytest.Item) -> RemoteCluster | None:
-    found = getattr(item, "funcargs", {}).get("rlab_cluster")
-    return found if isinstance(found, RemoteCluster) else None
+    cluster = getattr(item, "funcargs", {}).get("rlab_cluster")
+    return cluster if isinstance(cluster, RemoteCluster) else None
 
 
 @pytest.hookimpl(wrapper=True)

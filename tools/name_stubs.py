@@ -18,14 +18,14 @@ _IMPORT = re.compile(r"^ *from rlab\.([\w.]+) import ", re.MULTILINE)
 def stubs(root: Path = ROOT) -> dict[str, str]:
     """The text of each stub by its path below `rlab/`."""
     files = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.py")]
-    named = {name for file in files for name in _IMPORT.findall(file.read_text(encoding="utf-8"))}
-    packages = {name[: dot.start()] for name in named for dot in re.finditer(r"\.", name)}
-    made = {}
-    for name in sorted(named | packages):
+    imported = {name for file in files for name in _IMPORT.findall(file.read_text(encoding="utf-8"))}
+    packages = {name[: dot.start()] for name in imported for dot in re.finditer(r"\.", name)}
+    stub_files = {}
+    for name in sorted(imported | packages):
         path = name.replace(".", "/")
         path += "/__init__.pyi" if (root / path).is_dir() else ".pyi"
-        made[path] = f"from {name} import *\n"
-    return made
+        stub_files[path] = f"from {name} import *\n"
+    return stub_files
 
 
 def main() -> None:

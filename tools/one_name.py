@@ -75,8 +75,8 @@ def _copy_file(file: Path, into: Path) -> None:
 
 def shown_files() -> list[Path]:
     """The files of `SHOWN`."""
-    found = (file for pattern in SHOWN for file in ROOT.glob(pattern))
-    return sorted(file for file in found if file.is_file() and "__pycache__" not in file.parts)
+    files = (file for pattern in SHOWN for file in ROOT.glob(pattern))
+    return sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
 
 
 def rewritten(text: str, modules: Set[str]) -> str:
@@ -93,10 +93,10 @@ def rewritten(text: str, modules: Set[str]) -> str:
 
 def modules_of(packages: Set[str], root: Path = ROOT) -> frozenset[str]:
     """The modules in folders of the repository, packages included."""
-    found = set(packages)
+    modules = set(packages)
     for package in packages:
-        found.update(f"{package}.{file.stem}" for file in (root / package.replace(".", "/")).glob("*.py"))
-    return frozenset(name for name in found if not name.endswith(".__init__"))
+        modules.update(f"{package}.{file.stem}" for file in (root / package.replace(".", "/")).glob("*.py"))
+    return frozenset(name for name in modules if not name.endswith(".__init__"))
 
 
 class _Rewriting:

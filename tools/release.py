@@ -39,8 +39,8 @@ def notes_of(changelog: str, version: str) -> str:
     Raises:
         NotReleasable: there is no such section, or it is empty.
     """
-    found = re.search(rf"^## {re.escape(version)}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
-    notes = found[1].strip() if found else ""
+    match = re.search(rf"^## {re.escape(version)}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    notes = match[1].strip() if match else ""
     if not notes:
         raise NotReleasable(f"CHANGELOG.md has no section '## {version}' with text: write it, or change the version")
     return f"# rebalance-lab {version}\n\n{notes}\n"
@@ -60,8 +60,8 @@ def checksums(files: Iterable[Path]) -> str:
 
 def version() -> str:
     """The version in pyproject.toml."""
-    found: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    return found
+    version_text: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    return version_text
 
 
 def _run(*command: str | Path, **env: str) -> str:
@@ -85,9 +85,9 @@ def _build(number: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel)
         # -P: no module of this tree is found; the wheel's dependencies are those of this environment.
-        said = _run(sys.executable, "-P", "-m", "rlab", "--version", PYTHONPATH=folder)
-    if number not in said:
-        raise NotReleasable(f"the version of the wheel is {said!r}, not {number}")
+        output = _run(sys.executable, "-P", "-m", "rlab", "--version", PYTHONPATH=folder)
+    if number not in output:
+        raise NotReleasable(f"the version of the wheel is {output!r}, not {number}")
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
 
 

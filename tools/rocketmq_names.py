@@ -39,37 +39,37 @@ def noted() -> Iterator[tuple[str, str]]:
 
 def _noted_in(node: ast.AST, path: str, owner: str) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        own = "" if isinstance(node, ast.Module) else f"{owner}.{node.name}".lstrip(".")
-        place = f"`{path}`: `{own}`" if own else f"`{path}`"
+        qualified = "" if isinstance(node, ast.Module) else f"{owner}.{node.name}".lstrip(".")
+        location = f"`{path}`: `{qualified}`" if qualified else f"`{path}`"
         for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
             for note in _NOTE.findall(" ".join(paragraph.split())):
                 for name in names_in(note):
-                    yield name, place
-        owner = own
+                    yield name, location
+        owner = qualified
     for child in ast.iter_child_nodes(node):
         yield from _noted_in(child, path, owner)
 
 
 def names_in(note: str) -> Iterator[str]:
     """The names of code in a sentence; for `RebalanceImpl.lock` both parts."""
-    for found in _NAME.findall(note):
-        if _LIKE_CODE.search(found) and not _FILE.search(found):
-            yield from (name for name in found.split(".") if name not in _OF_OTHERS)
+    for name_found in _NAME.findall(note):
+        if _LIKE_CODE.search(name_found) and not _FILE.search(name_found):
+            yield from (name for name in name_found.split(".") if name not in _OF_OTHERS)
 
 
 @cache
 def places() -> dict[str, list[str]]:
     """The places of each name, in the order of names without regard to case."""
-    found: dict[str, dict[str, None]] = {name: {text: None} for name, text in BY_HAND.items()}
-    for name, place in noted():
+    by_name: dict[str, dict[str, None]] = {name: {text: None} for name, text in BY_HAND.items()}
+    for name, location in noted():
         if name not in BY_HAND:
-            found.setdefault(name, {})[place] = None
-    return {name: _one_a_file(found[name]) for name in sorted(found, key=lambda name: (name.lower(), name))}
+            by_name.setdefault(name, {})[location] = None
+    return {name: _one_a_file(by_name[name]) for name in sorted(by_name, key=lambda name: (name.lower(), name))}
 
 
 def _one_a_file(where: Iterable[str]) -> list[str]:
     """The first place in each file, at most three of them."""
-    files = {place.partition(":")[0]: place for place in reversed(list(where))}
+    files = {location.partition(":")[0]: location for location in reversed(list(where))}
     return list(files.values())[::-1][:3]
 
 

@@ -90,8 +90,8 @@ def parts_of(line: str) -> list[Part]:
     """A line in pieces of one colour."""
     colours = [TEXT] * len(line)
     for pattern, colour in _COLOURS:
-        for found in pattern.finditer(line):
-            colours[found.start() : found.end()] = [colour] * len(found[0])
+        for match in pattern.finditer(line):
+            colours[match.start() : match.end()] = [colour] * len(match[0])
     pieces = re.finditer(r"(\S+(?: \S+)*)", line)
     parts: list[Part] = []
     for piece in pieces:

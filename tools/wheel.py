@@ -29,9 +29,9 @@ class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not ev
 
     def get_source_files(self) -> list[str]:
         """The files of the source archive: these tools too, and the files that are installed beside the packages."""
-        own = [*(ROOT / NAME).rglob("*.py"), *(ROOT / NAME).rglob("*.pyi"), *(ROOT / "tools").glob("*.py")]
-        own += shown_files()
-        files = [path.relative_to(ROOT).as_posix() for path in own]
+        own_files = [*(ROOT / NAME).rglob("*.py"), *(ROOT / NAME).rglob("*.pyi"), *(ROOT / "tools").glob("*.py")]
+        own_files += shown_files()
+        files = [path.relative_to(ROOT).as_posix() for path in own_files]
         return [*super().get_source_files(), *sorted(files)]
 
 

@@ -103,8 +103,8 @@ def _environment(name: str, *, pip: bool = True) -> Path:
     return folder / "bin" / "python"
 
 
-def _install(python: Path, *what: str | Path) -> None:
-    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what)
+def _install(python: Path, *packages: str | Path) -> None:
+    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
 
 
 def _packages_of(python: Path) -> Path:

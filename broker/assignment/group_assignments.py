@@ -121,8 +121,8 @@ class GroupAssignments:
 
     def assignments_of(self, group: str) -> tuple[int, Mapping[str, MemberAssignment]]:
         """The version of a group's assignment and what each member should have; (0, {}) if there is none."""
-        known = self._groups.get(group)
-        return (known.version, known.assignments) if known is not None and known.version else (0, {})
+        state = self._groups.get(group)
+        return (state.version, state.assignments) if state is not None and state.version else (0, {})
 
     def forget(self, group: str) -> None:
         """Drop the assignment of a group that has no members; modes stay."""
@@ -154,23 +154,23 @@ class GroupAssignments:
             state.version, state.owners, state.assignments, state.stale = 0, {}, {}, True
             state.reports.clear()
             state.seen.clear()
-        first, before, moved = not state.reports, state.version, -1
+        is_first_report, old_version, n_moved = not state.reports, state.version, -1
         views_changed = _record_query(state, client_id, query)
         if state.version:
             if state.stale:
-                moved = self._renew(state, group, now_ms)
+                n_moved = self._renew(state, group, now_ms)
             # Membership changes are notified by every broker; route changes only here.
-            notify = views_changed and (state.version != before or state.differ())
+            notify = views_changed and (state.version != old_version or state.differ())
         else:
             if all(member in state.reports for member in state.members):
-                moved = self._assign_first(state, group, now_ms)
-            notify = first or state.version > 0
+                n_moved = self._assign_first(state, group, now_ms)
+            notify = is_first_report or state.version > 0
         return QueryOutcome(
             assignment=state.assignments.get(client_id) if state.version else None,
             version=state.version,
             look_again=state.differ(),
             notify=notify and len(state.members) > 1,
-            moved=moved if state.version != before else -1,
+            moved=n_moved if state.version != old_version else -1,
         )
 
     def _record_members(self, state: _Group, members: Members, version: int) -> None:
@@ -190,9 +190,9 @@ class GroupAssignments:
             newest.update(dict.fromkeys(report.queues, client_id))
         if reports:
             # A broker that was added after the modes were set takes them from the newest report.
-            known = self.modes_of(group)
+            modes = self.modes_of(group)
             for topic, share in reports[-1][1].popped.items():
-                if topic not in known and self._n_modes < MAX_REQUEST_MODES:
+                if topic not in modes and self._n_modes < MAX_REQUEST_MODES:
                     self.set_mode(group, topic, TopicMode(mode=RequestMode.POP, pop_share_queue_num=share))
         state.owners = newest
         return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in reports)))
@@ -208,14 +208,16 @@ class GroupAssignments:
         }
         pulled = {topic: queues for topic, queues in queues_of.items() if topic not in popped}
         owners = assign(state.owners, pulled, state.members)
-        moved = count_moves(state.owners, owners)
-        own: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
+        n_moved = count_moves(state.owners, owners)
+        queues_to_consume: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
         for queue, owner in owners.items():
-            own[owner].append(queue)
+            queues_to_consume[owner].append(queue)
         for topic, mode in popped.items():
-            takers = [client_id for client_id, wanted in state.members.items() if topic in wanted]
+            takers = [client_id for client_id, member_topics in state.members.items() if topic in member_topics]
             for client_id in takers:
-                own[client_id] += queues_to_pop(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
+                queues_to_consume[client_id] += queues_to_pop(
+                    client_id, queues_of[topic], takers, mode.pop_share_queue_num
+                )
         contents = {
             client_id: (
                 tuple(queues),
@@ -225,7 +227,7 @@ class GroupAssignments:
                     if topic in state.members[client_id]
                 },
             )
-            for client_id, queues in own.items()
+            for client_id, queues in queues_to_consume.items()
         }
         if contents != {client_id: (each.queues, each.popped) for client_id, each in state.assignments.items()}:
             state.version = max(now_ms, state.version + 1)
@@ -235,22 +237,22 @@ class GroupAssignments:
             }
         state.owners = owners
         state.stale = False
-        return moved
+        return n_moved
 
 
 def _record_query(state: _Group, client_id: str, query: AssignmentQuery) -> bool:
     """Record a member's query; returns whether the members together report other queues than before."""
-    before = state.reports.get(client_id)
+    old_report = state.reports.get(client_id)
     state.reports[client_id] = query
-    if before is not None and before.routes == query.routes:
+    if old_report is not None and old_report.routes == query.routes:
         return False
     changed = False
     for topic, queues in query.routes.items():
         views = state.seen.setdefault(topic, {})
         changed = changed or queues not in views
         views[queues] = views.get(queues, 0) + 1
-    if before is not None:
-        changed = _unsee(state, before) or changed
+    if old_report is not None:
+        changed = _unsee(state, old_report) or changed
     state.stale = state.stale or changed
     return changed
 

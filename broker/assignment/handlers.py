@@ -76,11 +76,11 @@ class Assignment(Feature):
             )
         info = self._groups.table.get(group)
         assert info is not None, "a member's group exists"
-        asked = AssignmentQuery.from_wire(header["version"], unpack_body(request.body))
+        query = AssignmentQuery.from_wire(header["version"], unpack_body(request.body))
         outcome = self.assignments.query(
             group,
             client_id,
-            asked,
+            query,
             group_version=info.version,
             members=lambda: _members(info),
             now_ms=int(core.clock_ms()),
@@ -102,7 +102,7 @@ class Assignment(Feature):
         answer: dict[str, Any] = {"version": outcome.version, "look_again": outcome.look_again}
         if assignment is None:
             return Reply({**answer, "wait": True})
-        if (assignment.version, assignment.queues) == (asked.version, asked.queues):
+        if (assignment.version, assignment.queues) == (query.version, query.queues):
             return Reply({**answer, "unchanged": True})
         return Reply(answer, msgpack.packb(assignment.to_wire()))
 
@@ -118,10 +118,14 @@ class Assignment(Feature):
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} that subscribes to {topic!r} here")
         mode, queues = self.assignments.mode_of(group, topic), route.subscribe_queues()
         if mode.mode is RequestMode.POP:
-            own: Sequence[MessageQueue] = queues_to_pop(client_id, queues, members, mode.pop_share_queue_num)
+            queues_of_client: Sequence[MessageQueue] = queues_to_pop(
+                client_id, queues, members, mode.pop_share_queue_num
+            )
         else:
-            own = queues_to_pull(client_id, queues, members, header["strategy"])
-        return Reply({"mode": mode.mode.value}, msgpack.packb([(each.broker_name, each.queue_id) for each in own]))
+            queues_of_client = queues_to_pull(client_id, queues, members, header["strategy"])
+        return Reply(
+            {"mode": mode.mode.value}, msgpack.packb([(each.broker_name, each.queue_id) for each in queues_of_client])
+        )
 
     def set_mode(self, connection: Connection, request: Command) -> None:
         """Set whether a group pulls or pops a topic from now on; the answer follows once it is stored."""

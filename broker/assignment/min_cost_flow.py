@@ -61,14 +61,14 @@ class MinCostFlow:
         while waiting:
             node = waiting.popleft()
             queued[node] = False
-            here = distance[node]
+            node_distance = distance[node]
             for arc in self._arcs_of[node]:
-                if residual[arc] and here + cost[arc] < distance[target[arc]]:
-                    there = target[arc]
-                    distance[there] = here + cost[arc]
-                    if not queued[there]:
-                        queued[there] = True
-                        waiting.append(there)
+                if residual[arc] and node_distance + cost[arc] < distance[target[arc]]:
+                    next_node = target[arc]
+                    distance[next_node] = node_distance + cost[arc]
+                    if not queued[next_node]:
+                        queued[next_node] = True
+                        waiting.append(next_node)
         return distance
 
     def _path(self, source: int, surplus: list[int], distance: list[int], next_arc: list[int]) -> list[int]:
@@ -84,17 +84,17 @@ class MinCostFlow:
         node = source
         while surplus[node] >= 0:
             arcs = self._arcs_of[node]
-            at = next_arc[node]
-            while at < len(arcs):
-                arc = arcs[at]
-                there = target[arc]
-                if residual[arc] and distance[there] == distance[node] + cost[arc] and there not in on_path:
+            i = next_arc[node]
+            while i < len(arcs):
+                arc = arcs[i]
+                next_node = target[arc]
+                if residual[arc] and distance[next_node] == distance[node] + cost[arc] and next_node not in on_path:
                     break
-                at += 1
-            next_arc[node] = at
-            if at < len(arcs):
-                path.append(arcs[at])
-                node = target[arcs[at]]
+                i += 1
+            next_arc[node] = i
+            if i < len(arcs):
+                path.append(arcs[i])
+                node = target[arcs[i]]
                 on_path.add(node)
             elif path:
                 on_path.discard(node)

@@ -74,8 +74,8 @@ def _kinds(
     for client_id, topics in topics_of.items():
         as_listed.setdefault(frozenset(topics), []).append(client_id)
     kinds: dict[_Topics, list[str]] = {}
-    for wanted, members in as_listed.items():
-        kinds.setdefault(tuple(sorted(topic for topic in wanted if queues_of.get(topic))), []).extend(members)
+    for member_topics, members in as_listed.items():
+        kinds.setdefault(tuple(sorted(topic for topic in member_topics if queues_of.get(topic))), []).extend(members)
     kinds.pop((), None)
     return {topics: sorted(members) for topics, members in sorted(kinds.items())}
 
@@ -130,24 +130,24 @@ def _levels(kept: _Kept, free: _Free, kinds: dict[_Topics, list[str]]) -> list[_
     least = _least_reached(even, sizes)
     result: dict[int, _Level] = {}
     for topics, members in kinds.items():
-        at = least[names[topics]]
-        result.setdefault(at, _Level(least=at, kinds={}, topics=[])).kinds[topics] = members
+        least_queues = least[names[topics]]
+        result.setdefault(least_queues, _Level(least=least_queues, kinds={}, topics=[])).kinds[topics] = members
     for topic in kept:
         result[min(least[kind] for kind in even[topic])].topics.append(topic)
-    return [result[at] for at in sorted(result)]
+    return [result[least_queues] for least_queues in sorted(result)]
 
 
 def _least_reached(even: Mapping[str, Mapping[str, int]], sizes: Mapping[str, int]) -> dict[str, int]:
     """By kind, the smallest load at which a chain of gifts from it can end."""
     loads = {kind: sum(of_topic.get(kind, 0) for of_topic in even.values()) // sizes[kind] for kind in sizes}
     least: dict[str, int] = {}
-    left = list(even)
+    remaining = list(even)
     for first in sorted(sizes, key=lambda kind: (loads[kind], kind)):
         reached = [first] if first not in least else []
         least.setdefault(first, loads[first])
         for taker in reached:  # grows while it is gone through
-            for topic in [topic for topic in left if taker in even[topic]]:
-                left.remove(topic)
+            for topic in [topic for topic in remaining if taker in even[topic]]:
+                remaining.remove(topic)
                 givers = [kind for kind, count in even[topic].items() if count and kind not in least]
                 least.update(dict.fromkeys(givers, loads[first]))
                 reached += givers
@@ -157,19 +157,19 @@ def _least_reached(even: Mapping[str, Mapping[str, int]], sizes: Mapping[str, in
 def _share_among_equals(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:
     """Give all members the same number, and one more to those that have most now, until no queue is left."""
     [members] = one_level.kinds.values()
-    own: dict[str, list[MessageQueue]] = {member: [] for member in members}
+    kept_by_member: dict[str, list[MessageQueue]] = {member: [] for member in members}
     spare: list[MessageQueue] = []
     for topic in one_level.topics:
         spare += free[topic]
         for member, queues in kept[topic].items():
-            own.get(member, spare).extend(queues)  # a member of another level gives all of this topic
-    total = len(spare) + sum(map(len, own.values()))
-    more = sorted(members, key=lambda member: (-min(len(own[member]), one_level.least + 1), member))
+            kept_by_member.get(member, spare).extend(queues)  # a member of another level gives all of this topic
+    total = len(spare) + sum(map(len, kept_by_member.values()))
+    with_one_more = sorted(members, key=lambda member: (-min(len(kept_by_member[member]), one_level.least + 1), member))
     quota = dict.fromkeys(members, one_level.least)
-    quota.update(dict.fromkeys(more[: total - one_level.least * len(members)], one_level.least + 1))
-    for member, queues in own.items():
+    quota.update(dict.fromkeys(with_one_more[: total - one_level.least * len(members)], one_level.least + 1))
+    for member, queues in kept_by_member.items():
         spare += _keep(queues, quota[member], member, owners)
-    _deal(sorted(spare), {member: quota[member] - len(own[member]) for member in members}, owners)
+    _deal(sorted(spare), {member: quota[member] - len(kept_by_member[member]) for member in members}, owners)
 
 
 def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:
@@ -232,20 +232,20 @@ def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[Mes
 def _keep(queues: list[MessageQueue], count: int, member: str, owners: dict[MessageQueue, str]) -> list[MessageQueue]:
     """Let a member keep at most `count` of its queues, of as many brokers as possible; returns the others."""
     count = min(count, len(queues))
-    kept = {index * len(queues) // count for index in range(count)}
-    owners.update((queues[index], member) for index in sorted(kept))
-    return [queue for index, queue in enumerate(queues) if index not in kept]
+    kept_indexes = {index * len(queues) // count for index in range(count)}
+    owners.update((queues[index], member) for index in sorted(kept_indexes))
+    return [queue for index, queue in enumerate(queues) if index not in kept_indexes]
 
 
-def _deal(queues: Iterable[MessageQueue], room: dict[str, int], owners: dict[MessageQueue, str]) -> None:
+def _deal(queues: Iterable[MessageQueue], capacity: dict[str, int], owners: dict[MessageQueue, str]) -> None:
     """Deal queues one at a time, like cards, so that each member gets some of many brokers."""
-    round_of = [member for member, count in room.items() if count > 0]
-    at = 0
+    round_of = [member for member, count in capacity.items() if count > 0]
+    i = 0
     for queue in queues:
-        if at >= len(round_of):
-            round_of = [member for member in round_of if room[member] > 0]
-            at = 0
-        member = round_of[at]
+        if i >= len(round_of):
+            round_of = [member for member in round_of if capacity[member] > 0]
+            i = 0
+        member = round_of[i]
         owners[queue] = member
-        room[member] -= 1
-        at += 1
+        capacity[member] -= 1
+        i += 1

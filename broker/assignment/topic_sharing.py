@@ -64,6 +64,6 @@ def queues_to_pop(
 
 
 def _averagely(queues: Sequence[MessageQueue], members: int, index: int) -> Sequence[MessageQueue]:
-    size, more = divmod(len(queues), members)
-    begin = index * size + min(index, more)
-    return queues[begin : begin + size + (index < more)]
+    size, remainder = divmod(len(queues), members)
+    begin = index * size + min(index, remainder)
+    return queues[begin : begin + size + (index < remainder)]

@@ -149,15 +149,15 @@ class WriteBarrier:
         Cancellation: harmless.
         """
         outcomes: list[RlabError | None] = []
-        done = asyncio.Event()
+        committed = asyncio.Event()
 
         def written(failure: RlabError | None) -> None:
             outcomes.append(failure)
-            done.set()
+            committed.set()
 
         self.after_commit(written)
         with anyio.move_on_after(timeout_s):
-            await done.wait()
+            await committed.wait()
         return outcomes == [None]
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class WriteBarrier:
             try:
                 self._metadata.commit()
             except StorageFull:
-                if not self._store.reserve.leave_to_commits():
+                if not self._store.reserve.free_for_commits():
                     raise
                 self._metadata.commit()
         except RlabError as error:

@@ -110,10 +110,14 @@ class TableSchema(NamedTuple):
             InvalidParameter: the change does not fit the table.
         """
         kind, values = change.kind, change.values
-        known = {each.name for each in self.columns}
-        wanted = {PUT: len(self.columns), DELETE: len(self.key), DELETE_WHERE: 2, CLEAR: 0, APPEND: 1}.get(kind)
-        fits = wanted == len(values) and all(isinstance(value, _VALUES) for value in values)
-        if not fits or (kind == DELETE_WHERE and values[0] not in known) or (kind == APPEND and "data" not in known):
+        column_names = {each.name for each in self.columns}
+        n_values = {PUT: len(self.columns), DELETE: len(self.key), DELETE_WHERE: 2, CLEAR: 0, APPEND: 1}.get(kind)
+        fits = n_values == len(values) and all(isinstance(value, _VALUES) for value in values)
+        if (
+            not fits
+            or (kind == DELETE_WHERE and values[0] not in column_names)
+            or (kind == APPEND and "data" not in column_names)
+        ):
             raise InvalidParameter(f"a change of kind {kind} with {len(values)} values does not fit table {self.name}")
         if kind == DELETE_WHERE:
             return delete_where(self.name, values[0]), values[1:]

@@ -62,8 +62,8 @@ class MetadataStore(MetadataFile):
 
     def declare(self, table: str, number: str = "", *, replicated: bool) -> None:
         """Note whether replicas have a table, or one of the numbers; called by `Table` and `StoredNumber`."""
-        known = self._replicated.setdefault((table, number), replicated)
-        assert known is replicated, f"{table} {number} is declared in two ways"
+        declared = self._replicated.setdefault((table, number), replicated)
+        assert declared is replicated, f"{table} {number} is declared in two ways"
 
     @property
     def declared(self) -> dict[tuple[str, str], bool]:
@@ -127,10 +127,10 @@ class MetadataStore(MetadataFile):
         return changes
 
     def _record(self, changes: list[RowChange], journals: list[tuple[Journal, bytes]]) -> None:
-        before = len(changes)
+        n_before = len(changes)
         changes += [each.change(values) for each, values in self._pending.values() if each.replicated]
         changes += [journal.insert.change((data,)) for journal, data in journals if journal.insert.replicated]
-        if self._must_sync and len(changes) > before:
+        if self._must_sync and len(changes) > n_before:
             changes.append(RowChange("", SYNC, ()))
 
     def snapshot(self) -> Iterator[bytes]:

@@ -173,19 +173,19 @@ class Replication:
             self._advance()
 
     def _advance(self) -> None:
-        done: list[WaitingForReplicas] = []
-        shown = 0
+        in_sync: list[WaitingForReplicas] = []
+        visible_to = 0
         queue = self._waiting
         while queue and queue[0].n <= self._committed_n and queue[0].is_synced and self.ended is None:
             waiting = queue.popleft()
             if self._in_time and self._in_time[0] is waiting:
                 self._in_time.popleft()
             if waiting.not_synced is None:
-                shown = waiting.position
-            done.append(waiting)
-        if shown:
-            self._store.show(shown)
-        for waiting in done:
+                visible_to = waiting.position
+            in_sync.append(waiting)
+        if visible_to:
+            self._store.show(visible_to)
+        for waiting in in_sync:
             self._answer(waiting)
 
     def _answer(self, waiting: WaitingForReplicas) -> None:

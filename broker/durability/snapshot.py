@@ -28,14 +28,14 @@ _ROW_BYTES = 32  # the least size of a row, which counts towards the size of a c
 
 def read_table_schema(db: sqlite3.Connection, table: str) -> TableSchema | None:
     """The shape of a table in a file; None if it has no such table."""
-    found = db.execute("select sql from sqlite_master where type = 'table' and name = ?", (table,)).fetchone()
-    if found is None:
+    row = db.execute("select sql from sqlite_master where type = 'table' and name = ?", (table,)).fetchone()
+    if row is None:
         return None
     columns = tuple(
         Column(name, kind.lower(), bool(not_null), key_place)
         for _, name, kind, not_null, _, key_place in db.execute(f"pragma table_info({table})")
     )
-    return TableSchema(table, found[0].lower().rstrip(" ;").endswith("without rowid"), columns)
+    return TableSchema(table, row[0].lower().rstrip(" ;").endswith("without rowid"), columns)
 
 
 def take_snapshot(db: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[str]) -> Iterator[bytes]:
@@ -58,7 +58,7 @@ def _chunks(copy: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[s
         shapes = [shape for table in tables if (shape := read_table_schema(copy, table)) is not None]
         yield msgpack.packb([_HEAD, [shape.to_wire() for shape in shapes], list(numbers)])
         count = 0
-        for place, shape in enumerate(shapes):
+        for table_index, shape in enumerate(shapes):
             rows: list[tuple[Any, ...]] = []
             size = 0
             for row in copy.execute(shape.select()):
@@ -68,10 +68,10 @@ def _chunks(copy: sqlite3.Connection, tables: Sequence[str], numbers: Sequence[s
                 size += _ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
                 count += 1
                 if size >= SNAPSHOT_CHUNK_BYTES:
-                    yield msgpack.packb([_ROWS, place, rows])
+                    yield msgpack.packb([_ROWS, table_index, rows])
                     rows, size = [], 0
             if rows:
-                yield msgpack.packb([_ROWS, place, rows])
+                yield msgpack.packb([_ROWS, table_index, rows])
         yield msgpack.packb([_END, count])
     finally:
         copy.close()
@@ -95,27 +95,27 @@ class SnapshotLoad:
         """
         try:
             wire: Any = msgpack.unpackb(chunk)
-            kind, *rest = wire
+            kind, *values = wire
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"a chunk of a snapshot is not msgpack: {error}") from error
-        fits = not self.is_complete and len(rest) == {_HEAD: 2, _ROWS: 2, _END: 1}.get(kind, -1)
+        fits = not self.is_complete and len(values) == {_HEAD: 2, _ROWS: 2, _END: 1}.get(kind, -1)
         if not fits or (kind == _HEAD) is not (self._shapes is None):
             raise InvalidParameter("the chunks of a snapshot came in a wrong order")
         if kind == _HEAD:
-            self._begin([TableSchema.from_wire(shape) for shape in rest[0]], rest[1])
+            self._begin([TableSchema.from_wire(shape) for shape in values[0]], values[1])
         elif kind == _ROWS:
-            self._add_rows(*rest)
-        elif rest[0] != self._count:
-            raise InvalidParameter(f"a snapshot of {rest[0]} rows came with {self._count}")
+            self._add_rows(*values)
+        elif values[0] != self._count:
+            raise InvalidParameter(f"a snapshot of {values[0]} rows came with {self._count}")
         else:
             self.is_complete = True
 
     def _begin(self, shapes: list[TableSchema], numbers: list[str]) -> None:
         for shape in shapes:
-            known = read_table_schema(self._db, shape.name)
-            if known is None:
+            schema = read_table_schema(self._db, shape.name)
+            if schema is None:
                 self._db.execute(shape.create())
-            elif known != shape:
+            elif schema != shape:
                 raise InvalidParameter(
                     f"table {shape.name} has other columns at the master than here: run the same version on all "
                     "replicas of a set, the replicas before the master"
@@ -125,10 +125,10 @@ class SnapshotLoad:
         self._db.executemany(f"delete from {NUMBERS} where name = ?", [(name,) for name in numbers])
         self._shapes, self._numbers = shapes, frozenset(numbers)
 
-    def _add_rows(self, place: int, rows: list[list[Any]]) -> None:
+    def _add_rows(self, table_index: int, rows: list[list[Any]]) -> None:
         assert self._shapes is not None, "the head came first"
         try:
-            shape = self._shapes[place]
+            shape = self._shapes[table_index]
             if shape.name == NUMBERS and any(row[0] not in self._numbers for row in rows):
                 raise InvalidParameter("a snapshot has a number that its head does not name")
             self._db.executemany(shape.sql(PUT), rows)

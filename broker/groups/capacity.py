@@ -70,14 +70,14 @@ class GroupCapacity:
         """
         if old is not None and old.subscriptions == new.subscriptions:
             return
-        had, has = 0 if old is None else _bytes_of(old), _bytes_of(new)
-        if self._bytes + has - had > MAX_SUBSCRIPTION_BYTES:
+        old_bytes, new_bytes = 0 if old is None else _bytes_of(old), _bytes_of(new)
+        if self._bytes + new_bytes - old_bytes > MAX_SUBSCRIPTION_BYTES:
             raise SystemBusy(
                 f"the subscriptions of all members take {self._bytes} bytes of this broker, at most "
                 f"{MAX_SUBSCRIPTION_BYTES}: subscribe to less"
             )
-        if has > had or sharer.number != old_sharer:
-            self._of_one.check(sharer, has - had if sharer.number == old_sharer else has)
+        if new_bytes > old_bytes or sharer.number != old_sharer:
+            self._of_one.check(sharer, new_bytes - old_bytes if sharer.number == old_sharer else new_bytes)
         topics = _topics(new)
         if topics not in info.topic_sets and info.listed_bytes + _listed(topics) > MAX_LISTED_TOPIC_BYTES:
             raise SystemBusy(

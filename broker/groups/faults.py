@@ -29,14 +29,14 @@ def make_fault_hook(server: RemotingServer, groups: Groups, events: EventLog, rn
         consumers = client.heartbeat.consumers if client.heartbeat is not None else ()
         return client.client_id, (*(each.group for each in consumers), *client.producer_groups)
 
-    def report(what: str, active: ActiveFault, client: str, n: int) -> str:
+    def report(kind: str, active: ActiveFault, client: str, n: int) -> str:
         return events.emit(
-            _KINDS[what],
+            _KINDS[kind],
             cause=active.cause,
             group=active.fault.group,
             broker=events.node,
             client=client or active.fault.client,
-            n=-1 if what == BEGAN else n,  # a fault that begins has no count yet
+            n=-1 if kind == BEGAN else n,  # a fault that begins has no count yet
             detail=str(active.fault),
         )
 

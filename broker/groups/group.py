@@ -32,8 +32,8 @@ class Member:
     subscriptions: dict[str, SubscriptionData]
     expires_at: float  # loop time in seconds; moved by every heartbeat and every pull under a lease
     grace_ends_at: float = NEVER  # end of the grace period since its connection closed; NEVER while it is connected
-    epoch: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
-    conflicting_epoch: str = (
+    run_id: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
+    conflicting_run_id: str = (
         ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
     )
     warning: str = ""  # about that process, for the answers to its heartbeats

@@ -58,37 +58,39 @@ class GroupHandlers(Feature):
 
     def heartbeat(self, connection: Connection, request: Command) -> Reply:
         """Join, stay in or change groups."""
-        known = self._groups
+        groups = self._groups
         heartbeat = self._heartbeat_of(connection, request)
         if heartbeat is None:
             return Reply({"groups": {}, "unknown": True})
         now = self._core.loop.time()
         self._refuse_conflicts(heartbeat, connection, now)
         fingerprint = request.header.get("fingerprint")
-        known.record_producer_groups(
+        groups.record_producer_groups(
             Client(
                 connection, heartbeat.client_id, heartbeat.producer_groups, heartbeat.checkers, heartbeat, fingerprint
             )
         )
-        groups: dict[str, tuple[int, int, bool]] = {}
+        outcomes: dict[str, tuple[int, int, bool]] = {}
         warnings: list[str] = []
         try:
             for data in heartbeat.consumers:
                 outcome = self._apply_group(heartbeat, data, connection, now)
-                groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
-                warnings += known.watch.warnings(outcome.group, outcome.member)
+                outcomes[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
+                warnings += groups.watch.warnings(outcome.group, outcome.member)
         except RlabError:
-            known.forget_heartbeat(connection)  # it may be as long as a frame, and no member has it
+            # A refused heartbeat is not kept: it may be as large as a frame, and no limit on members counts it.
+            groups.forget_heartbeat(connection)
             raise
         finally:
-            # Also when one of its groups was refused: the members of those before it have to be notified.
-            known.notify_members(now)
-        answer: dict[str, Any] = {"groups": groups, "takes_fingerprints": True}
+            # Even if a group was refused: the groups before it in this heartbeat have changed, and their members have
+            # to be notified.
+            groups.notify_members(now)
+        answer: dict[str, Any] = {"groups": outcomes, "takes_fingerprints": True}
         if warnings:
             answer["warnings"] = warnings[:_MAX_WARNINGS]
         if self._settings.max_attempts:
             answer["max_attempts"] = {
-                group: self._settings.max_attempts[group] for group in groups if group in self._settings.max_attempts
+                group: self._settings.max_attempts[group] for group in outcomes if group in self._settings.max_attempts
             }
         return Reply(answer)
 
@@ -101,16 +103,16 @@ class GroupHandlers(Feature):
         return client.heartbeat if client is not None and client.fingerprint == fingerprint else None
 
     def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
-        """Refuse a second process with the client id of a live member: first, so that it joins none of its groups."""
+        """Refuse a second process with the client id of a live member, before it joins any of its groups."""
         table = self._groups.table
         for data in heartbeat.consumers:
-            member = table.conflicting_member(data.group, heartbeat.client_id, heartbeat.epoch, connection.number)
+            member = table.conflicting_member(data.group, heartbeat.client_id, heartbeat.run_id, connection.number)
             if member is not None:
                 raise self._groups.watch.refuse(
                     data.group,
                     member,
                     self._groups.clients[member.connection].connection.peer,
-                    epoch=heartbeat.epoch,
+                    run_id=heartbeat.run_id,
                     refused_at=connection.peer,
                     cause=self._core.events.cause_of(heartbeat.cause),
                     now=now,
@@ -123,16 +125,18 @@ class GroupHandlers(Feature):
         core, groups, client_id = self._core, self._groups, heartbeat.client_id
         sharer = find_sharer(connection.owner)
         is_new = groups.table.check_new(data.group, sharer)
-        # First, because it may be refused, and then no member has joined.
+        # Before the group changes: if the retry topic is refused, no member must have joined.
         self._topics.ensure_retry(data.group, heartbeat.cause, sharer)
         cause = core.events.cause_of(heartbeat.cause)
-        evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
+        # In this order: first the member of an earlier process goes, or the new process takes its place. Then only an
+        # old connection of the same process is closed.
+        evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.run_id, cause=cause, now=now)
         if evicted is not None:
             groups.record_leave(evicted, cause)
-        if groups.table.rejoin(data.group, client_id, heartbeat.epoch):
+        if groups.table.take_over(data.group, client_id, heartbeat.run_id):
             self._emit_member(EventKind.MEMBER_BACK, data.group, client_id, cause)
             core.features.process_replaced(data.group, client_id, cause)
-        groups.end_old_connection(data.group, client_id, heartbeat.epoch, connection)
+        groups.end_old_connection(data.group, client_id, heartbeat.run_id, connection)
         outcome = groups.table.heartbeat(
             client_id,
             data,
@@ -140,11 +144,11 @@ class GroupHandlers(Feature):
             cause=cause,
             now=now,
             now_ms=int(core.clock_ms()),
-            epoch=heartbeat.epoch,
+            run_id=heartbeat.run_id,
             sharer=sharer,
         )
         info = outcome.group
-        groups.belongs_to(data.group, client_id, connection)
+        groups.record_user(data.group, client_id, connection)
         if is_new:
             groups.save_sharer(info)
         core.driver.wake_by(now + data.session_timeout_s)
@@ -160,16 +164,16 @@ class GroupHandlers(Feature):
             )
         groups.watch.report_disagreement(info, cause)
         if outcome.data_changed:
-            groups.save_member(client_id, data, heartbeat.epoch)
+            groups.save_member(client_id, data, heartbeat.run_id)
             groups.save_group(info)
         return outcome
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
         """Leave groups. If no member was removed, no member is notified; RocketMQ notifies them all the same."""
         core, groups, header = self._core, self._groups, request.header
-        client_id, epoch = header["client_id"], header.get("epoch") or ""
+        client_id, run_id = header["client_id"], header.get("epoch") or ""
         for group in header["groups"]:
-            groups.table.check_sender(group, client_id, connection.number, epoch)
+            groups.table.check_sender(group, client_id, connection.number, run_id)
         cause = core.events.cause_of(header.get("cause"))
         now = core.loop.time()
         for group in header["groups"]:
@@ -191,7 +195,7 @@ class GroupHandlers(Feature):
         self._core.emit(kind, cause=cause, group=group, client=client_id, version=info.version, n=len(info.members))
 
     def consumer_list(self, connection: Connection, request: Command) -> Reply:
-        """Members of a group; to a caller that knows an older version the difference, if it is shorter."""
+        """Answer with the members of a group, or with the difference from the caller's version, if that is shorter."""
         group = check_group(request.header["group"])
         info = self._groups.table.get(group)
         if info is None:
@@ -223,11 +227,11 @@ class GroupHandlers(Feature):
         info = self._groups.table.get(group)
         if info is not None and info.members:
             names = sorted(info.members)
-            more = f" and {len(names) - _SHOWN_MEMBERS} more" if len(names) > _SHOWN_MEMBERS else ""
+            more_text = f" and {len(names) - _SHOWN_MEMBERS} more" if len(names) > _SHOWN_MEMBERS else ""
             raise IllegalOperation(
                 f"group {group!r} has members on broker {core.name!r}: {', '.join(names[:_SHOWN_MEMBERS])}"
-                f"{more}; stop them first. One that was killed is a member until its session or the grace after a "
-                "restart ends"
+                f"{more_text}; stop them first. A killed consumer is a member until its session, or after a restart "
+                "of the broker the grace period, ends"
             )
         core.features.group_deleted(group, cause)
         if self._topics.table.get(retry_topic(group)) is not None:

@@ -77,7 +77,7 @@ class Groups(Feature):
         self._groups = Table(core.metadata, "groups", replicated=True)
         self._members = Table(core.metadata, "members", replicated=True)
         # Run ids and sharers have separate tables, because the files of earlier versions have no columns for them.
-        self._epochs = Table(core.metadata, "epochs", replicated=True)
+        self._run_ids = Table(core.metadata, "epochs", replicated=True)
         self._sharers = Table(core.metadata, "group_sharers", replicated=True)
         self._load(core.loop.time() + restore_grace_s, versions_ahead)
 
@@ -95,21 +95,21 @@ class Groups(Feature):
             self.table.restore(name, restored, created_ms, sharers.get(name, 0))
             if versions_ahead:
                 self._groups.put(name, restored, created_ms)
-        epochs = {(group, client_id): epoch for group, client_id, epoch in self._epochs.rows()}
+        run_ids = {(group, client_id): run_id for group, client_id, run_id in self._run_ids.rows()}
         for group, client_id, data in self._members.rows("group_name, client_id"):
             member = ConsumerData.from_stored(msgpack.unpackb(data))
-            self.table.restore_member(client_id, member, expires_at, epochs.get((group, client_id), ""))
+            self.table.restore_member(client_id, member, expires_at, run_ids.get((group, client_id), ""))
             self._users.restore_member(group, client_id)
         self._users.end_restore()
 
     # --- members -----------------------------------------------------------------------------------------------------
 
-    def save_member(self, client_id: str, data: ConsumerData, epoch: str) -> None:
+    def save_member(self, client_id: str, data: ConsumerData, run_id: str) -> None:
         """Store a member of a group, new or changed, and which run of the client it is."""
         self._members.put(data.group, client_id, msgpack.packb(data.to_stored()))
-        self._epochs.put(data.group, client_id, epoch)
+        self._run_ids.put(data.group, client_id, run_id)
 
-    def belongs_to(self, group: str, client_id: str, connection: Connection) -> None:
+    def record_user(self, group: str, client_id: str, connection: Connection) -> None:
         """Record that a member belongs to the owner of the connection over which its heartbeat arrived."""
         self._users.record_join(group, client_id, connection.owner)
 
@@ -140,7 +140,7 @@ class Groups(Feature):
             detail=leave.reason.value,
         )
         self._members.delete(info.group, client_id)
-        self._epochs.delete(info.group, client_id)
+        self._run_ids.delete(info.group, client_id)
         if self.table.find(info.group, client_id) is None:
             self._users.record_leave(info.group, client_id)
         self.save_group(info)
@@ -150,11 +150,11 @@ class Groups(Feature):
     def record_producer_groups(self, client: Client) -> None:
         """Record the producer groups in a heartbeat of a client; other clients of its connection keep theirs."""
         number = self._number_for(client)
-        known = self.clients.get(number)
+        old_client = self.clients.get(number)
         self.clients[number] = client
-        before = known.checkers if known is not None else ()
-        if client.checkers != before:
-            self._forget_checkers(number, before)
+        old_checkers = old_client.checkers if old_client is not None else ()
+        if client.checkers != old_checkers:
+            self._forget_checkers(number, old_checkers)
             for group in client.checkers:
                 self.checkers.setdefault(group, {})[number] = None
             for group in client.checkers:
@@ -171,7 +171,7 @@ class Groups(Feature):
                 self._last_number -= 1
                 number = self._last_number
             if len(numbers) >= MAX_GRPC_CLIENTS:  # the first one stays: others look the connection up by its number
-                oldest = next(each for each, of in numbers.items() if of != connection)
+                oldest = next(each for each, used_by in numbers.items() if used_by != connection)
                 self._forget_client(numbers.pop(oldest))
         numbers[client.client_id] = number
         return number
@@ -206,14 +206,14 @@ class Groups(Feature):
             if not numbers:
                 self.checkers.pop(group, None)
 
-    def end_old_connection(self, group: str, client_id: str, epoch: str, connection: Connection) -> None:
+    def end_old_connection(self, group: str, client_id: str, run_id: str, connection: Connection) -> None:
         """Close the connection that a member had before this one, if it is the same process.
 
         A client has one connection to a server, so it has left the old one: a router may have forgotten it, and then
         the system here notices nothing for minutes. Pops that wait on it would take messages that no member receives.
         """
         member = self.table.find(group, client_id)
-        if member is None or not epoch or member.epoch != epoch or member.connection == connection.number:
+        if member is None or not run_id or member.run_id != run_id or member.connection == connection.number:
             return
         old = self.clients.get(member.connection)
         if old is not None and Quirk.DUPLICATE_MEMBERS not in self._core.quirks:
@@ -235,11 +235,11 @@ class Groups(Feature):
         cause, now = self._core.events.next_id(), self._core.loop.time()
         for group, client_id, owner in self._users.members():
             member = self.table.find(group, client_id)
-            lost = "" if member is None else _lost(rights, owner, member)
-            leave = self.table.remove(group, client_id, cause=cause, now=now) if lost else None
+            lost_right = "" if member is None else _lost(rights, owner, member)
+            leave = self.table.remove(group, client_id, cause=cause, now=now) if lost_right else None
             if leave is not None:
                 text = "member %s leaves group %s: %s has lost the right: %s"
-                logger.warning(text, client_id, group, owner, lost)
+                logger.warning(text, client_id, group, owner, lost_right)
                 if leave.member.connection in self.clients:
                     self.forget_heartbeat(self.clients[leave.member.connection].connection)
                 self.record_leave(leave, cause)
@@ -260,7 +260,7 @@ class Groups(Feature):
         self._groups.delete(group)
         self._sharers.delete(group)
         self._members.delete_where("group_name", group)
-        self._epochs.delete_where("group_name", group)
+        self._run_ids.delete_where("group_name", group)
 
     def stats(self) -> dict[str, int]:
         """How many groups there are, and how many producers have sent a heartbeat."""

@@ -47,13 +47,13 @@ class Notifications:
         self._earliest: float | None = NEVER  # the earliest of their times; None: compute it
         self._base_window_s = window_s
 
-    def schedule(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
-        """Schedule a notification of a group that has changed; `joined` if a member joined and nothing else changed."""
+    def schedule(self, info: ConsumerGroupInfo, now: float, is_join: bool) -> None:
+        """Schedule a notification of a changed group; `is_join` if a member joined and nothing else changed."""
         self._forget_earliest(info)
         if info.notify_at == NEVER:
             info.pending_since, info.pending_joins_only = now, True
-        info.pending_joins_only = info.pending_joins_only and joined
-        if not joined:
+        info.pending_joins_only = info.pending_joins_only and is_join
+        if not is_join:
             info.growth, info.longest_gap_s = 0, 0.0
         earliest = max(now + STOCK_SETTLE_S if info.leaseless else now, info.window_ends_at)
         if info.notify_at <= now or not (info.pending_joins_only and info.is_growing):

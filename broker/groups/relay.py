@@ -46,11 +46,11 @@ class MemberRequestRelay(Feature):
         header = request.header
         topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
         entry = self._topics.table.existing(topic)
-        found = self._core.store.read(entry.topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES)
-        record = next(iter_records(found.body), None)
+        read = self._core.store.read(entry.topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES)
+        record = next(iter_records(read.body), None)
         if record is None or record.queue_offset != offset:
             raise QueryNotFound(f"{topic}:{queue_id} has no message {offset} on broker {self._core.name!r}")
-        self._relay(connection, request, found.body)
+        self._relay(connection, request, read.body)
 
     def _relay(self, connection: Connection, request: Command, body: bytes | None) -> None:
         """Send the request to the member; the operator gets its answer, or an error after `RELAY_TIMEOUT_S`."""

@@ -80,14 +80,14 @@ class StoredGroupSettings(Feature):
         }
         for group, consume, broadcast, max_attempts in self._rows.rows("group_name"):
             fifo, delays = delivery.get(group, (0, _NO_DELAYS))
-            stored = GroupSettings(
+            settings = GroupSettings(
                 consume=bool(consume),
                 broadcast=bool(broadcast),
                 max_attempts=max_attempts,
                 fifo=bool(fifo),
                 retry_delays_ms=_unpacked(delays),
             )
-            self._apply(group, stored)
+            self._apply(group, settings)
 
     def _apply(self, group: str, settings: GroupSettings) -> None:
         self._of[group] = settings
@@ -156,22 +156,22 @@ class StoredGroupSettings(Feature):
         """Change the settings that the request names; the answer follows once they are stored."""
         core, header, cause = self._core, request.header, ""
         group = check_group(header["group"])
-        named: dict[str, Any] = {name: header[name] for name in _FIELDS if header.get(name) is not None}
-        if "retry_delays_ms" in named:
-            named["retry_delays_ms"] = tuple(named["retry_delays_ms"])
-        before = self.of(group)
-        settings = replace(before, **named)
+        changes: dict[str, Any] = {name: header[name] for name in _FIELDS if header.get(name) is not None}
+        if "retry_delays_ms" in changes:
+            changes["retry_delays_ms"] = tuple(changes["retry_delays_ms"])
+        old = self.of(group)
+        settings = replace(old, **changes)
         if group not in self._of and len(self._of) >= MAX_GROUPS:
             raise SystemBusy(f"this broker has settings of {MAX_GROUPS} groups: delete groups that are not needed")
-        if group not in self._of or settings != before:
+        if group not in self._of or settings != old:
             cause = core.events.cause_of(header.get("cause"))
-            self._change(group, before, settings, cause, find_sharer(connection.owner))
+            self._change(group, old, settings, cause, find_sharer(connection.owner))
         answer = {"cause": cause, **settings.added}
         core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(settings.to_wire()))
 
-    def _change(self, group: str, before: GroupSettings, settings: GroupSettings, cause: str, sharer: Sharer) -> None:
+    def _change(self, group: str, old: GroupSettings, settings: GroupSettings, cause: str, sharer: Sharer) -> None:
         core = self._core
-        if settings.retry_queues != before.retry_queues:
+        if settings.retry_queues != old.retry_queues:
             # First, because it may be refused. All queues stay readable: failed messages may wait in them.
             read = max(settings.retry_queues, self._topics.ensure_retry(group, cause, sharer).config.read_queue_nums)
             config = TopicConfig(topic=retry_topic(group), read_queue_nums=read, write_queue_nums=settings.retry_queues)
@@ -181,7 +181,7 @@ class StoredGroupSettings(Feature):
         self._rows.put(group, int(settings.consume), int(settings.broadcast), settings.max_attempts)
         self._delivery.put(group, int(settings.fifo), msgpack.packb(settings.retry_delays_ms))
         core.barrier.metadata_changed()
-        if settings.max_attempts != before.max_attempts:
+        if settings.max_attempts != old.max_attempts:
             self._notify_members(group, settings, cause)
         core.features.group_settings_changed(group)
         logger.info("broker %s: settings of group %r: %s", core.name, group, settings)

@@ -5,7 +5,7 @@ heartbeat changed its group keep RocketMQ's names:
 
 - `update_channel` is true when the member is new. RocketMQ keys members by connection, so that a reconnect lists
   one client twice and causes a needless rebalance; here members are keyed by client id, and a newer connection
-  replaces the older one without a change. The run id in the heartbeats (`epoch`) distinguishes two processes with one
+  replaces the older one without a change. The run id in the heartbeats distinguishes two processes with one
   client id: the second is refused while the first is connected (`conflicting_member`), and evicts it after that
   (`evict_previous_process`). Nor can it commit, release or leave in the first one's name (`check_sender`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a known subscription replaces
@@ -95,7 +95,7 @@ class GroupTable:
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
         return member
 
-    def conflicting_member(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
+    def conflicting_member(self, group: str, client_id: str, run_id: str, connection: int) -> Member | None:
         """The connected member with this client id and another run id, so of another process; or None.
 
         There is no conflict if the same process reconnects, or if the member's connection is closed. A process sends
@@ -104,10 +104,10 @@ class GroupTable:
         member = self.find(group, client_id)
         if member is None or not member.connected or connection == member.connection:
             return None
-        is_other = member.epoch not in ("", epoch)
+        is_other = member.run_id not in ("", run_id)
         return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
 
-    def check_sender(self, group: str, client_id: str, connection: int, epoch: str) -> None:
+    def check_sender(self, group: str, client_id: str, connection: int, run_id: str) -> None:
         """Check who acts in the name of a live member: its own connection, or its process over a new one.
 
         The new connection may be faster than the heartbeat that announces it, and than the close of the old one.
@@ -121,7 +121,7 @@ class GroupTable:
             member is not None
             and connection != member.connection
             and member.connected
-            and (epoch == "" or epoch != member.epoch)
+            and (run_id == "" or run_id != member.run_id)
             and Quirk.DUPLICATE_MEMBERS not in self._quirks
         ):
             raise ClientIdConflict(
@@ -131,11 +131,11 @@ class GroupTable:
 
     def _key(self, info: ConsumerGroupInfo, client_id: str, connection: int) -> str:
         """Key of a member: its client id, or under `DUPLICATE_MEMBERS` a key per further connection with that id."""
-        first, own = info.members.get(client_id), f"{client_id} {connection}"
-        if own in info.members:
-            return own
+        first, own_key = info.members.get(client_id), f"{client_id} {connection}"
+        if own_key in info.members:
+            return own_key
         alone = first is None or first.connection in (connection, RESTORED)
-        return client_id if alone or Quirk.DUPLICATE_MEMBERS not in self._quirks else own
+        return client_id if alone or Quirk.DUPLICATE_MEMBERS not in self._quirks else own_key
 
     # --- joining and staying -----------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class GroupTable:
         always_whole = bool(self._quirks & {Quirk.DUPLICATE_MEMBERS, Quirk.GROUP_WIDE_SUBSCRIPTION})
         return ConsumerGroupInfo(group, version, created_ms, always_whole=always_whole)
 
-    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
+    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, run_id: str = "") -> None:
         """Restore a member: it is listed until `expires_at`, and its next heartbeat does not change the group.
 
         Without this a restarted broker would list the first member that comes back as the only one, and it would take
@@ -164,7 +164,7 @@ class GroupTable:
         """
         subscriptions = {s.topic: s for s in data.subscriptions}
         info = self._groups[data.group]
-        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
+        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, run_id=run_id)
         self._capacity.add(info, data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
@@ -177,7 +177,7 @@ class GroupTable:
         cause: str,
         now: float,
         now_ms: int,
-        epoch: str = "",
+        run_id: str = "",
         sharer: Sharer = NO_SHARER,
     ) -> HeartbeatOutcome:
         """Apply one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
@@ -193,10 +193,10 @@ class GroupTable:
         old = info.members.get(key)
         old_data, old_sharer = (None, 0) if old is None else (old.data, old.sharer)
         self._capacity.check(info, old_data, data, sharer, old_sharer)
-        member, joined = self._update_channel(info, key, client_id, data, connection, now)
+        member, has_joined = self._update_channel(info, key, client_id, data, connection, now)
         if is_new:
             self._capacity.add_group(info, sharer.number)
-        data_changed, member.epoch = old_data != data or member.epoch != epoch, epoch
+        data_changed, member.run_id = old_data != data or member.run_id != run_id, run_id
         if old_data != data or old_sharer != sharer.number:
             if old_data is not None:
                 self._capacity.remove(info, old_data, old_sharer)
@@ -208,13 +208,13 @@ class GroupTable:
             topics_changed, info.shared_topics = topics != info.shared_topics, topics
         if data.group_created_ms > 0:
             info.created_ms = min(info.created_ms, data.group_created_ms)
-        if joined or topics_changed:
-            self.changed(info, cause, now, client_id, joined=joined)
+        if has_joined or topics_changed:
+            self.changed(info, cause, now, client_id, joined=has_joined)
         return HeartbeatOutcome(
             group=info,
             member=member,
-            joined=joined,
-            resubscribed=not joined and (topics_changed or expression_changed),
+            joined=has_joined,
+            resubscribed=not has_joined and (topics_changed or expression_changed),
             data_changed=data_changed,
         )
 
@@ -224,7 +224,7 @@ class GroupTable:
         """Record the connection and session end of a member; returns the member, and whether it is new."""
         expires_at = now + data.session_timeout_s
         member = info.members.get(key)
-        joined = member is None
+        has_joined = member is None
         if member is None:
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
@@ -238,7 +238,7 @@ class GroupTable:
             member.grace_ends_at = NEVER
         self._by_connection.setdefault(connection, {})[(info.group, key)] = None
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
-        return member, joined
+        return member, has_joined
 
     def touch(self, group: str, client_id: str, connection: int, now: float) -> bool:
         """Extend the session of a member that pulled under a lease over its connection: it counts as a heartbeat.
@@ -254,7 +254,9 @@ class GroupTable:
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
-    def evict_previous_process(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
+    def evict_previous_process(
+        self, group: str, client_id: str, run_id: str, *, cause: str, now: float
+    ) -> Leave | None:
         """Remove the disconnected member of an earlier process with this client id: a new process must not inherit it.
 
         The grace period after a closed connection is for the process that had it. A successor that inherited the member
@@ -264,19 +266,19 @@ class GroupTable:
             The member that left; None if there was no member, or if it has this run id or no run id.
         """
         member = self.find(group, client_id)
-        if member is None or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
+        if member is None or member.run_id in ("", run_id) or Quirk.DUPLICATE_MEMBERS in self._quirks:
             return None
         if member.data.rejoin_within_s:
             return None  # see `rejoin`
         return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
 
-    def rejoin(self, group: str, client_id: str, epoch: str) -> bool:
+    def take_over(self, group: str, client_id: str, run_id: str) -> bool:
         """Let a new process take over the assignment of a disconnected member that may rejoin; returns whether it did.
 
         Kafka: static membership, `group.instance.id`. Its leases end, so that the tokens of both processes differ.
         """
         member = self.find(group, client_id)
-        if member is None or member.connected or member.epoch in ("", epoch) or not member.data.rejoin_within_s:
+        if member is None or member.connected or member.run_id in ("", run_id) or not member.data.rejoin_within_s:
             return False
         # The new process counts the versions of its subscriptions from the beginning.
         member.subscriptions = {topic: replace(s, version=-1) for topic, s in member.subscriptions.items()}

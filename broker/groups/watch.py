@@ -51,12 +51,12 @@ class GroupWatch:
         )
 
     def refuse(
-        self, group: str, member: Member, member_at: str, *, epoch: str, refused_at: str, cause: str, now: float
+        self, group: str, member: Member, member_at: str, *, run_id: str, refused_at: str, cause: str, now: float
     ) -> ClientIdConflict:
         """Report a second process with the client id of a live member, once for each run id; returns its error."""
         client_id = member.client_id
-        if member.conflicting_epoch != epoch:
-            member.conflicting_epoch = epoch
+        if member.conflicting_run_id != run_id:
+            member.conflicting_run_id = run_id
             member.warning = (
                 f"another process, at {refused_at}, came with our client id {client_id!r} and was refused: {_REMEDY}"
             )
@@ -74,5 +74,5 @@ class GroupWatch:
     @staticmethod
     def warnings(info: ConsumerGroupInfo, member: Member) -> list[str]:
         """Warnings for the answer to a member's heartbeat; bounded, and the same until something changes."""
-        found = [f"members of group {info.group} disagree: {info.disagreement}"] if info.disagreement else []
-        return [*found, member.warning] if member.warning else found
+        warnings = [f"members of group {info.group} disagree: {info.disagreement}"] if info.disagreement else []
+        return [*warnings, member.warning] if member.warning else warnings

@@ -74,8 +74,8 @@ class LeaseHandlers(Feature):
                 granted.append((topic, queue_id, lease.token, lease.start))
             else:
                 # The caller still gets the other queues, although it is refused this one.
-                held = leases.table.owner_of(group, queue)
-                refused.append((topic, queue_id, "" if held is None else held.owner))
+                queue_lease = leases.table.owner_of(group, queue)
+                refused.append((topic, queue_id, "" if queue_lease is None else queue_lease.owner))
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
@@ -107,11 +107,11 @@ class LeaseHandlers(Feature):
             queue = QueueKey(topic, queue_id)
             # A late release must not free a newer lease of the same member, so its token has to match. A member
             # without leases has no token, and releases the lease that it holds now.
-            held = leases.table.owner_of(group, queue)
-            has_none = token < 0 and held is not None and self._groups.is_leaseless(group, client_id)
-            one = leases.table.release(group, client_id, queue, held.token if has_none and held else token)
-            if one is not None:
-                freed.append(one)
+            lease = leases.table.owner_of(group, queue)
+            has_none = token < 0 and lease is not None and self._groups.is_leaseless(group, client_id)
+            freed_lease = leases.table.release(group, client_id, queue, lease.token if has_none and lease else token)
+            if freed_lease is not None:
+                freed.append(freed_lease)
         leases.queues_freed(freed, cause, "unlock")
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
 

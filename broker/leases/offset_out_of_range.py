@@ -38,17 +38,17 @@ class OffsetOutOfRangeReporter:
         """Record a pull, by its request header, that was answered with another offset."""
         if self._is_repeated(header, result, now):
             return
-        group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
+        group, topic, queue_id, asked_offset = header["group"], header["topic"], header["queue_id"], header["offset"]
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
-        skipped = result.next_offset - asked if deleted else 0
+        skipped = result.next_offset - asked_offset if deleted else 0
         if deleted:
             text = (
                 "broker %s: group %r is behind the deleted messages on %s:%d: it continues at %d, not %d, and misses %d"
             )
-            values: tuple[object, ...] = (result.next_offset, asked, skipped)
+            values: tuple[object, ...] = (result.next_offset, asked_offset, skipped)
         else:
             text = "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it continues at %d"
-            values = (asked, result.next_offset)
+            values = (asked_offset, result.next_offset)
         self._lines.warning(logger, now, text, self._broker_name, group, topic, queue_id, *values)
         self._emit(
             header,
@@ -69,12 +69,16 @@ class OffsetOutOfRangeReporter:
 
     def _is_repeated(self, header: Mapping[str, Any], result: ReadResult, now: float) -> bool:
         """Whether this move was reported a short time ago; if not, it is recorded as reported now."""
-        key, asked = (header["group"], header["topic"], header["queue_id"]), header["offset"]
-        before = self._reported.pop(key, None)
-        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORT_AGAIN_S:
-            self._reported[key] = before
+        key, asked_offset = (header["group"], header["topic"], header["queue_id"]), header["offset"]
+        last_report = self._reported.pop(key, None)
+        if (
+            last_report is not None
+            and last_report[:2] == (asked_offset, result.next_offset)
+            and now - last_report[2] < REPORT_AGAIN_S
+        ):
+            self._reported[key] = last_report
             return True
-        self._reported[key] = (asked, result.next_offset, now)
+        self._reported[key] = (asked_offset, result.next_offset, now)
         if len(self._reported) > MAX_REPORTED_MOVES:
             del self._reported[next(iter(self._reported))]
         return False

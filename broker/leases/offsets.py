@@ -38,12 +38,12 @@ class OffsetTable:
             if len(self._offsets) >= MAX_GROUPS:
                 raise SystemBusy(f"this broker keeps offsets of {MAX_GROUPS} groups already")
             offsets = self._offsets[group] = {}
-        stored = offsets.get((topic, queue_id))
-        if stored == offset:
+        stored_offset = offsets.get((topic, queue_id))
+        if stored_offset == offset:
             return False
-        if stored is not None and offset < stored and not reset and not self._may_go_back:
+        if stored_offset is not None and offset < stored_offset and not reset and not self._may_go_back:
             raise OffsetRegression(
-                f"group {group!r} has committed {stored} on {topic}:{queue_id}; {offset} would go back. "
+                f"group {group!r} has committed {stored_offset} on {topic}:{queue_id}; {offset} would go back. "
                 "To consume again on purpose, reset the group"
             )
         offsets[(topic, queue_id)] = offset

@@ -68,12 +68,12 @@ class ResetHandlers(Feature):
         entry = self._topics.existing(topic)
         if not entry.config.perm & Perm.READ:
             raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group has an offset on it")
-        known = self._check_group(group)
+        is_known = self._check_group(group)
         # All rows are checked before the first is applied: a refused row must not leave other queues reset.
         rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
         if not header.get("dry_run"):
             self._apply(group, topic, rows, to, core.events.cause_of(header.get("cause")))
-        core.barrier.respond_after_commit(connection, request, {"known": known}, msgpack.packb(rows))
+        core.barrier.respond_after_commit(connection, request, {"known": is_known}, msgpack.packb(rows))
 
     def _check_group(self, group: str) -> bool:
         """Whether the group is known here; a broadcasting group is refused."""
@@ -90,13 +90,15 @@ class ResetHandlers(Feature):
         low, high = store.min_offset(entry.topic_id, queue_id), store.max_offset(entry.topic_id, queue_id)
         committed = self._leases.offsets.read(group, *queue)
         try:
-            wanted = to.offset_in(low, high, committed, lambda at_ms: store.offset_at(entry.topic_id, queue_id, at_ms))
+            wanted_offset = to.offset_in(
+                low, high, committed, lambda at_ms: store.offset_at(entry.topic_id, queue_id, at_ms)
+            )
         except InvalidParameter as error:
             raise InvalidParameter(f"{queue.topic}:{queue_id}, group {group!r}: {error}") from error
-        after = min(max(wanted, low), high)
+        after = min(max(wanted_offset, low), high)
         lease = self._leases.table.owner_of(group, queue)
         owner = "" if lease is None else lease.owner
-        return _Row(queue_id, -1 if committed is None else committed, after, after != wanted, owner)
+        return _Row(queue_id, -1 if committed is None else committed, after, after != wanted_offset, owner)
 
     def _apply(self, group: str, topic: str, rows: list[_Row], to: ResetTo, cause: str) -> None:
         core, leases = self._core, self._leases
@@ -105,9 +107,9 @@ class ResetHandlers(Feature):
         for row in rows:
             queue = QueueKey(topic, row.queue_id)
             leases.commit(group, queue, row.after, reset=True)
-            one = leases.table.revoke(group, queue)
-            if one is not None:
-                freed.append(one)
+            freed_lease = leases.table.revoke(group, queue)
+            if freed_lease is not None:
+                freed.append(freed_lease)
             cause = core.emit_queue(
                 EventKind.OFFSET_RESET,
                 group,
@@ -119,7 +121,7 @@ class ResetHandlers(Feature):
                 detail=to.kind.value,
             )
         core.features.offsets_reset(group, topic, {row.queue_id: row.after for row in rows})
-        self._notify_owners([one for one in freed if one.owner not in stock], rows, cause)
+        self._notify_owners([freed_lease for freed_lease in freed if freed_lease.owner not in stock], rows, cause)
         for client_id in stock:
             # Each may have fetched messages of any queue, also of queues that another member has now.
             self._notify(group, client_id, topic, {row.queue_id: row.after for row in rows}, 0, cause)
@@ -137,11 +139,11 @@ class ResetHandlers(Feature):
     def _notify_owners(self, freed: list[FreedLease], rows: list[_Row], cause: str) -> None:
         offsets = {row.queue_id: row.after for row in rows}
         by_owner: dict[str, list[FreedLease]] = {}
-        for one in freed:
-            by_owner.setdefault(one.owner, []).append(one)
+        for lease in freed:
+            by_owner.setdefault(lease.owner, []).append(lease)
         for client_id, queues in by_owner.items():
-            reset = {one.queue.queue_id: offsets[one.queue.queue_id] for one in queues}
-            token = max(one.token for one in queues)
+            reset = {lease.queue.queue_id: offsets[lease.queue.queue_id] for lease in queues}
+            token = max(lease.token for lease in queues)
             self._notify(queues[0].group, client_id, queues[0].queue.topic, reset, token, cause)
 
     def _notify(self, group: str, client_id: str, topic: str, reset: dict[int, int], token: int, cause: str) -> None:
@@ -163,11 +165,11 @@ class ResetHandlers(Feature):
             connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
 
 
-def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:
+def _queue_ids(entry: TopicEntry, chosen_ids: list[int] | None) -> list[int]:
     """The queues to reset, sorted: all, or the wanted ones, which must exist."""
-    if wanted is None:
+    if chosen_ids is None:
         return list(range(queue_count(entry.config)))
-    queue_ids = sorted(set(wanted))
+    queue_ids = sorted(set(chosen_ids))
     if not queue_ids:
         raise InvalidParameter("INVOKE_BROKER_TO_RESET_OFFSET: field 'queue_ids' must name a queue")
     for queue_id in queue_ids:

@@ -118,8 +118,8 @@ class Leases(Feature):
 
         A refused commit is ignored here: its member sends it again in a request of its own, and gets the reason.
         """
-        known = self.offsets.read(group, *queue)
-        if known is not None and offset <= known:
+        committed = self.offsets.read(group, *queue)
+        if committed is not None and offset <= committed:
             return  # the most frequent case: nothing was processed since the last pull
         lease, entry = self.table.check(group, queue, client_id, token), self._topics.table.get(queue.topic)
         if lease is None or not lease.held or entry is None:
@@ -189,8 +189,8 @@ class Leases(Feature):
             lease = self.grant(group, queue, client_id)
         if lease is None:
             if not is_repeated:
-                held = self.table.owner_of(group, queue)
-                owner = "POP" if held is None else held.owner  # its invisible messages keep the queue from members
+                holder = self.table.owner_of(group, queue)
+                owner = "POP" if holder is None else holder.owner  # its invisible messages keep the queue from members
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
             return None
         committed = self.offsets.read(group, *queue)
@@ -228,37 +228,39 @@ class Leases(Feature):
         """Record queues that became free, and notify the members that were refused them."""
         core = self._core
         waiting: dict[tuple[str, str], int] = {}
-        for one in freed:
-            group, queue = one.group, one.queue
+        for lease in freed:
+            group, queue = lease.group, lease.queue
             self._leases.delete(group, *queue)
             self._store_now(group, queue)
             core.barrier.metadata_changed()
-            kind, left = EventKind.QUEUE_RELEASED, {}
+            kind, uncommitted = EventKind.QUEUE_RELEASED, {}
             if detail != "unlock":
-                kind, left = EventKind.LOCK_EXPIRED, self._left_by(one, detail)
-            core.emit_queue(kind, group, queue, cause=cause, client=one.owner, version=one.token, detail=detail, **left)
-            for client_id in one.waiters:
+                kind, uncommitted = EventKind.LOCK_EXPIRED, self._left_by(lease, detail)
+            core.emit_queue(
+                kind, group, queue, cause=cause, client=lease.owner, version=lease.token, detail=detail, **uncommitted
+            )
+            for client_id in lease.waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
         self._groups.notify_released(waiting, cause)
-        for one in freed:
-            core.features.lease_freed(one.group, one.queue, one.waiters)
+        for lease in freed:
+            core.features.lease_freed(lease.group, lease.queue, lease.waiters)
 
-    def _left_by(self, one: FreedLease, detail: str) -> dict[str, int]:
+    def _left_by(self, lease: FreedLease, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
 
         The owner was sent these messages and has not committed them; the broker cannot know which of them it has
         processed. After an operator's reset the count is 0: the redelivery is intended.
         """
-        entry = self._topics.table.get(one.queue.topic)
+        entry = self._topics.table.get(lease.queue.topic)
         if entry is None:
             return {}  # the topic was deleted while the broker was down: no message of it is redelivered
-        key = (entry.topic_id, one.queue.queue_id)
-        first = self.offsets.read(one.group, *one.queue)
+        key = (entry.topic_id, lease.queue.queue_id)
+        first = self.offsets.read(lease.group, *lease.queue)
         if first is None:
-            first = max(one.start, self._core.store.min_offset(*key))
+            first = max(lease.start, self._core.store.min_offset(*key))
         end = self._core.store.max_offset(*key)
         # An owner that has not pulled since the broker's restart may have been sent all messages.
-        served = end if one.served < 0 else min(one.served, end)
+        served = end if lease.served < 0 else min(lease.served, end)
         return {"offset": first, "n": 0 if detail == "reset" else max(0, served - first)}
 
     def is_wanted_by(self, group: str, client_id: str, topic: str) -> bool:
@@ -290,7 +292,7 @@ class Leases(Feature):
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the leases and offsets of a group."""
         self.offsets.delete_group(group)
-        self._unstored.forget(lambda place: place[0] == group)
+        self._unstored.forget(lambda group_queue: group_queue[0] == group)
         self.table.forget_group(group)
         for rows in (self._leases, self._offsets):
             rows.delete_where("group_name", group)
@@ -298,7 +300,7 @@ class Leases(Feature):
     def topic_deleted(self, topic: str, cause: str) -> None:
         """Forget every group's leases and offsets of a topic."""
         self.offsets.delete_topic(topic)
-        self._unstored.forget(lambda place: place[1] == topic)
+        self._unstored.forget(lambda group_queue: group_queue[1] == topic)
         self.table.forget_topic(topic)
         for rows in (self._leases, self._offsets):
             rows.delete_where("topic", topic)
@@ -319,7 +321,7 @@ class Leases(Feature):
 
     def _store_all(self, now: float) -> None:
         due = self._unstored.remove_due(now)
-        for place, client_id in due.items():
-            self._store(*place, client_id)
+        for group_queue, client_id in due.items():
+            self._store(*group_queue, client_id)
         if due:
             self._core.barrier.metadata_changed()

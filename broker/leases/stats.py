@@ -59,13 +59,15 @@ class GroupStatsHandlers(Feature):
         return Reply({}, msgpack.packb(rows))
 
     def _names(self) -> list[str]:
-        known = [info.group for info in self._groups.table.groups()]
-        return sorted(dict.fromkeys(known + self._leases.offsets.groups() + self._settings.groups()))
+        live_groups = [info.group for info in self._groups.table.groups()]
+        return sorted(dict.fromkeys(live_groups + self._leases.offsets.groups() + self._settings.groups()))
 
     def _reads(self, group: str, info: ConsumerGroupInfo | None, topic: str) -> bool:
         members = () if info is None else info.members.values()
         committed = self._leases.offsets.of_group(group)
-        return any(topic in member.subscriptions for member in members) or any(of == topic for of, *_ in committed)
+        return any(topic in member.subscriptions for member in members) or any(
+            committed_topic == topic for committed_topic, *_ in committed
+        )
 
     def consumer_connections(self, connection: Connection, request: Command) -> Reply:
         """Members of a group, with their address, settings, subscriptions and queues."""
@@ -96,20 +98,20 @@ class GroupStatsHandlers(Feature):
         group = header["group"]
         if self._groups.table.get(group) is None and not self._leases.offsets.of_group(group):
             raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
-        rows, more = self._progress(group, header.get("topic"), with_times=bool(header.get("times")))
-        return Reply(more, msgpack.packb(rows))
+        rows, extra = self._progress(group, header.get("topic"), with_times=bool(header.get("times")))
+        return Reply(extra, msgpack.packb(rows))
 
     def all_consume_stats(self, connection: Connection, request: Command) -> Reply:
         """Progress of every group."""
-        found: list[_Row] = []
+        stats: list[_Row] = []
         n_rows = 0
         for group in self._names():
-            rows, more = self._progress(group, None, with_times=bool(request.header.get("times")))
+            rows, extra = self._progress(group, None, with_times=bool(request.header.get("times")))
             n_rows += len(rows)
             if n_rows > MAX_LEASE_ROWS:
                 raise IllegalOperation(f"the groups here read more than {MAX_LEASE_ROWS} queues: ask for one group")
-            found.append([group, rows, more])
-        return Reply({}, msgpack.packb(found))
+            stats.append([group, rows, extra])
+        return Reply({}, msgpack.packb(stats))
 
     def _progress(self, group: str, only: str | None, *, with_times: bool) -> tuple[list[_Row], dict[str, list[_Row]]]:
         """A row for each queue that a group reads, and further facts about some of these queues, by name."""
@@ -131,15 +133,15 @@ class GroupStatsHandlers(Feature):
                 lease = self._leases.table.owner_of(group, QueueKey(topic, queue_id))
                 if lease is not None and lease.served >= 0:
                     sent.append([topic, queue_id, lease.served - max(committed.get((topic, queue_id), 0), lease.start)])
-                if lost := store.damage.total((entry.topic_id, queue_id)):
-                    damaged.append([topic, queue_id, lost])
-                if with_times and (at := committed.get((topic, queue_id), 0)) > 0:
-                    last = store.read_one(entry.topic_id, queue_id, at - 1)
+                if n_damaged := store.damage.total((entry.topic_id, queue_id)):
+                    damaged.append([topic, queue_id, n_damaged])
+                if with_times and (next_offset := committed.get((topic, queue_id), 0)) > 0:
+                    last = store.read_one(entry.topic_id, queue_id, next_offset - 1)
                     times.append([topic, queue_id, 0 if last is None else last.stored_ms])
                 if (topic, queue_id) not in committed and topic in policies:
                     # Members of one group may have different policies, although they should not: the lowest offset
                     # counts.
-                    offsets = (policy_offset(store, entry, queue_id, of, created_ms) for of in policies[topic])
+                    offsets = (policy_offset(store, entry, queue_id, policy, created_ms) for policy in policies[topic])
                     starts.append([topic, queue_id, min(offsets)])
                 rows.append(
                     [
@@ -153,5 +155,5 @@ class GroupStatsHandlers(Feature):
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.
-        more = {"damaged": damaged, "starts": starts, "sent": sent, "times": times}
-        return rows, {name: found for name, found in more.items() if found}
+        extra = {"damaged": damaged, "starts": starts, "sent": sent, "times": times}
+        return rows, {name: values for name, values in extra.items() if values}

@@ -152,11 +152,11 @@ class QueueLeases:
 
     def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[FreedLease]:
         """End the leases of a client that left its group, at once if the grace is 0; returns the queues freed now."""
-        held = self._held.get((group, client_id))
-        if not held:
+        queues = self._held.get((group, client_id))
+        if not queues:
             return []
         leases = self._leases[group]
-        for queue in held:
+        for queue in queues:
             leases[queue].frees_at = now + grace_s
         self._leaving[(group, client_id)] = now + grace_s
         return self.expire(now) if grace_s <= 0 else []
@@ -208,9 +208,9 @@ class QueueLeases:
         return FreedLease(group, queue, lease.owner, lease.token, waiters, lease.start, lease.served)
 
     def _not_held(self, group: str, queue: QueueKey, lease: Lease) -> None:
-        held = self._held[(group, lease.owner)]
-        del held[queue]
-        if not held:
+        queues = self._held[(group, lease.owner)]
+        del queues[queue]
+        if not queues:
             del self._held[(group, lease.owner)]
         for client_id in lease.waiters:
             waits = self._waits[(group, client_id)]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from model.limits import COMMIT_STORE_S
 
-Place = tuple[str, str, int]
+GroupQueueKey = tuple[str, str, int]
 """(group, topic, queue id)."""
 
 
@@ -28,35 +28,35 @@ class UnstoredCommits:
 
     def __init__(self) -> None:
         # No more entries than there are committed offsets.
-        self._by: dict[Place, str] = {}
+        self._by: dict[GroupQueueKey, str] = {}
         self._due = 0.0
 
     def __len__(self) -> int:
         return len(self._by)
 
-    def add(self, place: Place, client_id: str, now: float) -> float:
+    def add(self, queue: GroupQueueKey, client_id: str, now: float) -> float:
         """Add a commit made at `now`, loop time in seconds; returns when it has to be stored."""
         if not self._by:
             self._due = now + COMMIT_STORE_S
-        self._by[place] = client_id
+        self._by[queue] = client_id
         return self._due
 
-    def pop(self, place: Place) -> str | None:
+    def pop(self, queue: GroupQueueKey) -> str | None:
         """Remove and return the client of the commit of a queue, to store it now; None if nothing is pending."""
-        return self._by.pop(place, None)
+        return self._by.pop(queue, None)
 
     def next_deadline(self) -> float | None:
         """When to call `remove_due`, or None."""
         return self._due if self._by else None
 
-    def remove_due(self, now: float) -> dict[Place, str]:
+    def remove_due(self, now: float) -> dict[GroupQueueKey, str]:
         """Remove and return all commits, if they are due."""
         if not self._by or now < self._due:
             return {}
-        taken, self._by = self._by, {}
-        return taken
+        commits, self._by = self._by, {}
+        return commits
 
-    def forget(self, is_gone: Callable[[Place], bool]) -> None:
+    def forget(self, is_gone: Callable[[GroupQueueKey], bool]) -> None:
         """Drop the commits of a topic or group that is deleted."""
-        for place in [place for place in self._by if is_gone(place)]:
-            del self._by[place]
+        for queue in [queue for queue in self._by if is_gone(queue)]:
+            del self._by[queue]

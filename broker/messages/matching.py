@@ -49,23 +49,28 @@ def read_matching(
         StoreReadFailed: an I/O error; nothing has changed.
     """
     picked = _Picked(max_n, max_bytes, matches)
-    at, block, examined, size = offset, max_n, 0, 0
+    next_offset, block, examined, size = offset, max_n, 0, 0
     while True:
         # While all match, one block of this size is the whole answer; else the next are larger.
-        read = store.read(topic_id, queue_id, at, max_n=min(block, _BLOCK_RECORDS), max_bytes=_BLOCK_BYTES)
-        if read.status is not ReadStatus.FOUND and (read.status is not ReadStatus.NO_MATCH or at == offset):
+        read = store.read(topic_id, queue_id, next_offset, max_n=min(block, _BLOCK_RECORDS), max_bytes=_BLOCK_BYTES)
+        if read.status is not ReadStatus.FOUND and (read.status is not ReadStatus.NO_MATCH or next_offset == offset):
             break
         full_at = picked.pick(read.body)
-        at = read.next_offset if full_at is None else full_at
+        next_offset = read.next_offset if full_at is None else full_at
         examined += read.n
         size += len(read.body)
-        if full_at is not None or at >= read.max_offset or examined >= EXAMINED_RECORDS or size >= EXAMINED_BYTES:
+        if (
+            full_at is not None
+            or next_offset >= read.max_offset
+            or examined >= EXAMINED_RECORDS
+            or size >= EXAMINED_BYTES
+        ):
             break
         block = _BLOCK_RECORDS
-    if at == offset:
+    if next_offset == offset:
         return read
     status = ReadStatus.FOUND if picked.n else ReadStatus.NO_MATCH
-    return ReadResult(status, b"".join(picked.parts), picked.n, at, read.min_offset, read.max_offset)
+    return ReadResult(status, b"".join(picked.parts), picked.n, next_offset, read.min_offset, read.max_offset)
 
 
 class _Picked:

@@ -62,7 +62,7 @@ class ParkedRequests(Generic[One]):
         max_parked: int = MAX_PARKED_REQUESTS,
         max_per_place: int = MAX_PARKED_REQUESTS_PER_QUEUE,
         shares: ShareBook | None = None,
-        what: str = "parked pulls",
+        requests_name: str = "parked pulls",
     ) -> None:
         # Dicts instead of lists: the request that has waited longest is first, and any can be removed.
         self._at: dict[str, dict[Any, dict[One, None]]] = {}
@@ -73,7 +73,7 @@ class ParkedRequests(Generic[One]):
         self._n = 0
         self._max_parked = max_parked
         self._max_per_place = max_per_place
-        self._shares = (shares or ShareBook()).of(what, max_parked, "wait for those that are held")
+        self._shares = (shares or ShareBook()).of(requests_name, max_parked, "wait for those that are held")
         self._share_of_place = max(1, max_per_place // SHARE_OF_ONE)
         self._of_sharer_at: dict[tuple[Place, int], int] = {}  # first place, sharer -> number of requests there
 
@@ -82,39 +82,38 @@ class ParkedRequests(Generic[One]):
 
     def full_at(self, topic: str, key: Any, sharer: Sharer = NO_SHARER) -> str:
         """Why no more can be parked at a place, by anyone or by this sharer; empty if one more can."""
-        here = len(self._at.get(topic, {}).get(key, ()))
-        if self._n >= self._max_parked or here >= self._max_per_place:
-            return (
-                f"{plural(here, 'request', 'is', 'are')} held at this queue and {self._n} on this broker: retry later"
-            )
+        n_at_key = len(self._at.get(topic, {}).get(key, ()))
+        if self._n >= self._max_parked or n_at_key >= self._max_per_place:
+            held_text = plural(n_at_key, "request", "is", "are")
+            return f"{held_text} held at this queue and {self._n} on this broker: retry later"
         if not sharer.number:
             return ""
         of_one = self._of_sharer_at.get(((topic, key), sharer.number), 0)
         if of_one >= self._share_of_place:
             return self._shares.refuse(sharer, of_one, self._max_per_place)
-        if (has := self._shares.of(sharer.number)) >= self._shares.share:
-            return self._shares.refuse(sharer, has, self._max_parked)
+        if (n_of_sharer := self._shares.of(sharer.number)) >= self._shares.share:
+            return self._shares.refuse(sharer, n_of_sharer, self._max_parked)
         return ""
 
-    def park(self, one: One) -> None:
+    def park(self, request: One) -> None:
         """Keep a request; the caller has checked `full_at` for its first place."""
-        one.number = next(self._order)
-        for topic, key in one.places:
-            self._at.setdefault(topic, {}).setdefault(key, {})[one] = None
-        self._of.setdefault(one.connection, {})[one] = None
+        request.number = next(self._order)
+        for topic, key in request.places:
+            self._at.setdefault(topic, {}).setdefault(key, {})[request] = None
+        self._of.setdefault(request.connection, {})[request] = None
         self._n += 1
-        if one.sharer.number:
-            self._count(one, 1)
-        heapq.heappush(self._deadlines, (one.deadline, one.number, one))
+        if request.sharer.number:
+            self._count(request, 1)
+        heapq.heappush(self._deadlines, (request.deadline, request.number, request))
 
-    def _count(self, one: One, n: int) -> None:
-        at = (one.places[0], one.sharer.number)
-        self._shares.add(one.sharer.number, n)
-        left = self._of_sharer_at.get(at, 0) + n
-        if left:
-            self._of_sharer_at[at] = left
+    def _count(self, request: One, n: int) -> None:
+        sharer_at_place = (request.places[0], request.sharer.number)
+        self._shares.add(request.sharer.number, n)
+        n_left = self._of_sharer_at.get(sharer_at_place, 0) + n
+        if n_left:
+            self._of_sharer_at[sharer_at_place] = n_left
         else:
-            del self._of_sharer_at[at]
+            del self._of_sharer_at[sharer_at_place]
 
     # --- look-ups ----------------------------------------------------------------------------------------------------
 
@@ -124,19 +123,19 @@ class ParkedRequests(Generic[One]):
 
     def first(self, topic: str, *keys: Any) -> One | None:
         """The request that has waited longest at any of these places."""
-        at = self._at.get(topic)
-        if at is None:
+        by_key = self._at.get(topic)
+        if by_key is None:
             return None
-        return min((next(iter(at[key])) for key in keys if key in at), key=_number, default=None)
+        return min((next(iter(by_key[key])) for key in keys if key in by_key), key=_number, default=None)
 
     def of_topic(self, topic: str) -> list[One]:
         """The requests at all places of a topic, oldest first."""
-        found = dict.fromkeys(one for here in self._at.get(topic, {}).values() for one in here)
-        return sorted(found, key=_number)
+        requests = dict.fromkeys(request for at_key in self._at.get(topic, {}).values() for request in at_key)
+        return sorted(requests, key=_number)
 
     def all(self) -> list[One]:
         """All requests, oldest first; a walk over everything, for rare events only."""
-        return sorted((one for own in self._of.values() for one in own), key=_number)
+        return sorted((request for of_connection in self._of.values() for request in of_connection), key=_number)
 
     def of_connection(self, connection: object) -> list[One]:
         """The requests that came over a connection, oldest first."""
@@ -144,36 +143,36 @@ class ParkedRequests(Generic[One]):
 
     # --- removals ----------------------------------------------------------------------------------------------------
 
-    def remove_requests(self, taken: Iterable[One]) -> None:
+    def remove_requests(self, requests: Iterable[One]) -> None:
         """Remove these requests, which the caller has or answers."""
-        for one in taken:
-            for topic, key in one.places:
-                at = self._at[topic]
-                here = at[key]
-                del here[one]
-                if not here:
-                    del at[key]
-                    if not at:
+        for request in requests:
+            for topic, key in request.places:
+                by_key = self._at[topic]
+                at_key = by_key[key]
+                del at_key[request]
+                if not at_key:
+                    del by_key[key]
+                    if not by_key:
                         del self._at[topic]
-            own = self._of[one.connection]
-            del own[one]
-            if not own:
-                del self._of[one.connection]
+            of_connection = self._of[request.connection]
+            del of_connection[request]
+            if not of_connection:
+                del self._of[request.connection]
             self._n -= 1
-            if one.sharer.number:
-                self._count(one, -1)
+            if request.sharer.number:
+                self._count(request, -1)
         if len(self._deadlines) > 2 * self._n + 64:
             self._deadlines = [entry for entry in self._deadlines if self._is_parked(entry[2])]
             heapq.heapify(self._deadlines)
 
     def remove_place(self, topic: str, key: Any) -> list[One]:
         """Remove and return the requests at a place, oldest first."""
-        at = self._at.get(topic)
-        if at is None or key not in at:
+        by_key = self._at.get(topic)
+        if by_key is None or key not in by_key:
             return []
-        taken = list(at[key])
-        self.remove_requests(taken)
-        return taken
+        requests = list(by_key[key])
+        self.remove_requests(requests)
+        return requests
 
     def remove_connection(self, connection: object) -> None:
         """Remove the requests of a closed connection."""
@@ -183,9 +182,9 @@ class ParkedRequests(Generic[One]):
         """Remove and return the requests whose time has expired."""
         due: list[One] = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            one = heapq.heappop(self._deadlines)[2]
-            if self._is_parked(one):
-                due.append(one)
+            request = heapq.heappop(self._deadlines)[2]
+            if self._is_parked(request):
+                due.append(request)
         self.remove_requests(due)
         return due
 
@@ -195,9 +194,9 @@ class ParkedRequests(Generic[One]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def _is_parked(self, one: One) -> bool:
-        return one in self._of.get(one.connection, ())
+    def _is_parked(self, request: One) -> bool:
+        return request in self._of.get(request.connection, ())
 
 
-def _number(one: ParkedRequest[Any]) -> int:
-    return one.number
+def _number(request: ParkedRequest[Any]) -> int:
+    return request.number

@@ -124,9 +124,9 @@ class Pulls(Feature):
 
     def group_settings_changed(self, group: str) -> None:
         """Run the parked pulls of a group again: the group may be switched off."""
-        own = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
-        self._parked.remove_requests(own)
-        for parked in own:
+        parked_of_group = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
+        self._parked.remove_requests(parked_of_group)
+        for parked in parked_of_group:
             self._run_again(parked, parked.deadline)
 
     def rights_changed(self, rights: CurrentRights) -> None:
@@ -201,13 +201,15 @@ class Pulls(Feature):
         return None
 
     def _read(self, entry: TopicEntry, header: dict[str, Any]) -> ReadResult:
-        place = entry.topic_id, header["queue_id"], header["offset"]
+        queue_and_offset = entry.topic_id, header["queue_id"], header["offset"]
         matches = parse_filter(header)
         if matches is not None:
-            return read_matching(self._store, *place, max_n=header["max_n"], max_bytes=MAX_PULL_BYTES, matches=matches)
+            return read_matching(
+                self._store, *queue_and_offset, max_n=header["max_n"], max_bytes=MAX_PULL_BYTES, matches=matches
+            )
         hashes = header.get("tag_hashes")
         return self._store.read(
-            *place,
+            *queue_and_offset,
             max_n=header["max_n"],
             max_bytes=MAX_PULL_BYTES,
             tag_hashes=None if hashes is None else frozenset(hashes),
@@ -215,11 +217,11 @@ class Pulls(Feature):
 
     def _park(self, connection: Connection, request: Command, until: float) -> str:
         """Park a pull until a deadline; returns why it cannot be parked, or an empty text."""
-        topic, queue_id = place = (request.header["topic"], request.header["queue_id"])
+        topic, queue_id = queue = (request.header["topic"], request.header["queue_id"])
         sharer = find_sharer(connection.owner)
         if full := self._parked.full_at(topic, queue_id, sharer):
             return full
-        self._parked.park(ParkedRequest(connection, request, (place,), until, sharer))
+        self._parked.park(ParkedRequest(connection, request, (queue,), until, sharer))
         self._wake_by(until)
         return ""
 

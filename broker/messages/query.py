@@ -91,15 +91,15 @@ class Queries(Feature):
         log, loop = self._core.store.log, self._core.loop
         begin_ms, end_ms = header.get("begin_ms") or 0, header.get("end_ms")
         end_ms = _END_OF_TIME_MS if end_ms is None else end_ms
-        before = log.written_position if header.get("before") is None else header["before"]
+        before_position = log.written_position if header.get("before") is None else header["before"]
         names = self._topics.names()
-        views = segment_views(log, begin_ms=begin_ms, end_ms=end_ms, before=before)
-        steps = self._searcher.search(views, term, SearchKeys(names), before)
+        views = segment_views(log, begin_ms=begin_ms, end_ms=end_ms, end_position=before_position)
+        steps = self._searcher.search(views, term, SearchKeys(names), before_position)
         rows: list[_Row] = []
         size, next_before, started = 0, -1, loop.time()
         try:
             while not connection.closed:
-                written, begun = log.written_position, loop.time()
+                written_position, began_at = log.written_position, loop.time()
                 # Shielded, because the thread cannot be stopped: a step is about a millisecond.
                 with anyio.CancelScope(shield=True):
                     step = await loop.run_in_executor(None, next, steps, None)
@@ -114,32 +114,32 @@ class Queries(Feature):
                 is_late = loop.time() - started >= LOOKUP_SLICE_S
                 is_enough = len(rows) >= header["max_n"] or size >= MAX_LOOKUP_BYTES or is_late
                 # Only below the position in the request, or a client that continues would send the same request again.
-                if is_enough and step.position < before:
+                if is_enough and step.position < before_position:
                     next_before = step.position
                     break
-                if log.written_position != written and loop.time() - started < LOOKUP_GENTLE_S:
-                    await anyio.sleep(_REST * (loop.time() - begun))
+                if log.written_position != written_position and loop.time() - started < LOOKUP_GENTLE_S:
+                    await anyio.sleep(_REST * (loop.time() - began_at))
         finally:
             steps.close()
         return Reply({"next_before": next_before}, msgpack.packb(rows))
 
-    def _row(self, found: FoundRecord, names: dict[int, str], *, with_halves: bool) -> _Row | None:
+    def _row(self, hit: FoundRecord, names: dict[int, str], *, with_halves: bool) -> _Row | None:
         """The row of a record; None if consumers cannot read it."""
-        topic = names.get(found.topic_id)
-        if topic is None or found.queue_offset >= self._core.store.max_offset(found.topic_id, found.queue_id):
+        topic = names.get(hit.topic_id)
+        if topic is None or hit.queue_offset >= self._core.store.max_offset(hit.topic_id, hit.queue_id):
             return None  # its topic is deleted, or its send is not acknowledged yet
         if topic == HALF_TOPIC:
-            return self._half_row(found) if with_halves else None
+            return self._half_row(hit) if with_halves else None
         if topic != SCHEDULE_TOPIC:
-            return topic, found.queue_id, -1, found.record
-        delayed = unpack_delayed(found.record[HEADER.size :])
-        if delayed is None or not self._delays.is_waiting(found.queue_offset):
+            return topic, hit.queue_id, -1, hit.record
+        delayed = unpack_delayed(hit.record[HEADER.size :])
+        if delayed is None or not self._delays.is_waiting(hit.queue_offset):
             return None  # it was delivered, and is found in its own queue
         record = encode_record(
-            found.topic_id,
-            found.queue_id,
-            found.queue_offset,
-            found.stored_ms,
+            hit.topic_id,
+            hit.queue_id,
+            hit.queue_offset,
+            hit.stored_ms,
             delayed.tag_hash,
             0,
             delayed.times_delivered,
@@ -147,16 +147,16 @@ class Queries(Feature):
         )
         return delayed.topic, delayed.queue_id, delayed.due_ms, record
 
-    def _half_row(self, found: FoundRecord) -> _Row | None:
+    def _half_row(self, hit: FoundRecord) -> _Row | None:
         """The row of a half message, with (checks, seconds to the next or -1) if it is open, or None if it is ended."""
-        half = decode_half(found.record[HEADER.size :])
+        half = decode_half(hit.record[HEADER.size :])
         if half is None:
             return None
         record = encode_record(
-            found.topic_id, half.queue_id, found.queue_offset, found.stored_ms, half.tag_hash, 0, 0, half.payload
+            hit.topic_id, half.queue_id, hit.queue_offset, hit.stored_ms, half.tag_hash, 0, 0, half.payload
         )
-        known = None if self._transactions is None else self._transactions.table.get(found.queue_offset)
-        if known is None:
+        open_half = None if self._transactions is None else self._transactions.table.get(hit.queue_offset)
+        if open_half is None:
             return half.topic, half.queue_id, -1, record, None
-        next_s = -1.0 if known.waits else max(0.0, known.due - self._core.loop.time())
-        return half.topic, half.queue_id, -1, record, (known.checks, next_s)
+        next_s = -1.0 if open_half.waits else max(0.0, open_half.due - self._core.loop.time())
+        return half.topic, half.queue_id, -1, record, (open_half.checks, next_s)

@@ -13,9 +13,9 @@ One = TypeVar("One", bound="ParkedRequest[Any]")
 
 def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:
     """Refuse the parked requests that would be refused if they arrived now, and remove them from the table."""
-    for one in parked.all():
-        connection: Connection = one.connection
-        refusal = rights.refusal(connection, one.request)
+    for parked_request in parked.all():
+        connection: Connection = parked_request.connection
+        refusal = rights.refusal(connection, parked_request.request)
         if refusal is not None:
-            parked.remove_requests([one])
-            connection.respond_error(one.request, refusal)
+            parked.remove_requests([parked_request])
+            connection.respond_error(parked_request.request, refusal)

@@ -86,11 +86,11 @@ class Sends(Feature):
             sharer=find_sharer(connection.owner),
             is_retry=times_delivered > 0 and is_retry_topic(header["topic"]),
         )
-        place = {} if times_delivered else {"delayed_offset": offset, "due_ms": due_ms}
+        delayed_fields = {} if times_delivered else {"delayed_offset": offset, "due_ms": due_ms}
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
-                connection.respond(request, {"offset": -1, **place})
+                connection.respond(request, {"offset": -1, **delayed_fields})
             else:
                 connection.respond_error(request, failure, None if failure.definite else -1)
 

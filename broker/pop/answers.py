@@ -25,9 +25,9 @@ NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND
 
 def is_named(pop: Command, cancel: Command) -> bool:
     """Whether a CANCEL_POP is for a pop of its connection."""
-    asked, by = pop.header, cancel.header
-    is_of_member = (asked["group"], asked["client_id"]) == (by["group"], by["client_id"])
-    return is_of_member and by.get("pop") in (None, pop.opaque)
+    popped, canceller = pop.header, cancel.header
+    is_of_member = (popped["group"], popped["client_id"]) == (canceller["group"], canceller["client_id"])
+    return is_of_member and canceller.get("pop") in (None, pop.opaque)
 
 
 class PopAnswers:
@@ -48,17 +48,21 @@ class PopAnswers:
 
     def cancel(self, connection: Connection, cancel: Command) -> bool:
         """Return the messages of the named pops whose answers wait; returns whether there are such pops."""
-        named = [at for at, pop in self._waiting.items() if at[0] is connection and is_named(pop, cancel)]
-        self._cancelled.update(named)
-        return bool(named)
+        named_keys = [
+            request_key
+            for request_key, pop in self._waiting.items()
+            if request_key[0] is connection and is_named(pop, cancel)
+        ]
+        self._cancelled.update(named_keys)
+        return bool(named_keys)
 
     def _stored(
         self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
     ) -> None:
-        at = (connection, request.opaque)
-        self._waiting.pop(at, None)
-        is_cancelled = at in self._cancelled
-        self._cancelled.discard(at)
+        request_key = (connection, request.opaque)
+        self._waiting.pop(request_key, None)
+        is_cancelled = request_key in self._cancelled
+        self._cancelled.discard(request_key)
         if failure is None and not connection.closed and not is_cancelled:
             connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
             return

@@ -277,16 +277,16 @@ class PopDelivery:
         # No parked pop is woken, because this pop continues in the same queue, whose state must not change in between.
         self.commit(queue.key, queue.window.committed)
 
-    def _report_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
-        header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
+    def _report_moved(self, pop: PopRequest, queue: GroupQueue, asked_offset: int, result: Any) -> None:
+        header = {**queue.key._asdict(), "offset": asked_offset, "client_id": pop.client_id}
         self._leases.moves.record(header, result, self._core.loop.time())
 
     def _report_damaged(
-        self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, asked: int, result: ReadResult
+        self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, asked_offset: int, result: ReadResult
     ) -> None:
-        damaged = self._store.damage.count((entry.topic_id, queue.key.queue_id), asked, result.next_offset)
+        damaged = self._store.damage.count((entry.topic_id, queue.key.queue_id), asked_offset, result.next_offset)
         if damaged:
-            header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
+            header = {**queue.key._asdict(), "offset": asked_offset, "client_id": pop.client_id}
             self._leases.moves.record_damaged(header, result, damaged, self._core.loop.time())
 
 

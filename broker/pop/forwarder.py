@@ -66,13 +66,15 @@ class PopForwarder:
         """
         while True:
             offsets, attempts = queue.window.due(max_n)
-            before = self._delivered_before(queue, offsets)
-            dead = [
-                offset for offset, n in zip(offsets, attempts, strict=True) if n + before.get(offset, 0) >= max_attempts
+            earlier_attempts = self._delivered_before(queue, offsets)
+            dead_offsets = [
+                offset
+                for offset, n in zip(offsets, attempts, strict=True)
+                if n + earlier_attempts.get(offset, 0) >= max_attempts
             ]
-            if not dead:
+            if not dead_offsets:
                 return offsets
-            self._copy(queue, dead, is_dead=True)
+            self._copy(queue, dead_offsets, is_dead=True)
 
     def to_retry(self, queue: GroupQueue) -> None:
         """Move the messages that are due to the retry topic, because nothing is delivered from a queue that drains."""
@@ -82,10 +84,10 @@ class PopForwarder:
         except RlabError as error:
             logger.error("messages of %s:%d could not be moved to the retry topic: %s", *queue.key[1:], error)
 
-    def dead_letter(self, queue: GroupQueue, token: int, offset: int, moved: WriteCallback) -> bool:
+    def dead_letter(self, queue: GroupQueue, token: int, offset: int, on_moved: WriteCallback) -> bool:
         """Move one message to the DLQ because its consumer asks for it; returns whether its handle was good.
 
-        `moved` is called once the copy is stored and the message acknowledged. If the copy fails, the message is
+        `on_moved` is called once the copy is stored and the message acknowledged. If the copy fails, the message is
         visible at once.
 
         Raises:
@@ -103,11 +105,11 @@ class PopForwarder:
         until = times.now + COPY_TIMEOUT_S
         self._ledger.extend(queue, token, offset, new_token=own_token, times=times, visible_at=until)
         core.driver.wake_by(until)
-        core.barrier.after_append(partial(self._dead_letter_written, queue, own_token, offset, moved), *target)
+        core.barrier.after_append(partial(self._dead_letter_written, queue, own_token, offset, on_moved), *target)
         return True
 
     def _dead_letter_written(
-        self, queue: GroupQueue, token: int, offset: int, moved: WriteCallback, failure: RlabError | None
+        self, queue: GroupQueue, token: int, offset: int, on_moved: WriteCallback, failure: RlabError | None
     ) -> None:
         self._written(queue, token, [offset], True, failure)
         if failure is not None and self._ledger.queues.get(queue.key) is queue:
@@ -115,7 +117,7 @@ class PopForwarder:
             self._ledger.end_invisible(queue, token, Times(now, self._core.clock_ms()))
             self._core.barrier.metadata_changed()
             self._core.driver.wake_by(now)
-        moved(failure)
+        on_moved(failure)
 
     def _append(self, queue: GroupQueue, records: Sequence[StoredRecord], *, is_dead: bool) -> tuple[str, int]:
         """Append copies; returns topic and queue id of them."""
@@ -161,8 +163,8 @@ class PopForwarder:
             invisible_s=COPY_TIMEOUT_S,
         )
         core.driver.wake_by(now + COPY_TIMEOUT_S)
-        written = partial(self._written, queue, token, read.offsets, is_dead)
-        core.barrier.after_append(written, *target)
+        on_written = partial(self._written, queue, token, read.offsets, is_dead)
+        core.barrier.after_append(on_written, *target)
 
     def _written(
         self, queue: GroupQueue, token: int, offsets: Sequence[int], is_dead: bool, failure: RlabError | None

@@ -81,7 +81,7 @@ class PopHandles:
         """Acknowledge messages; the answer, once that is stored, names those whose handles were dead."""
         ledger, group, rows = self._ledger, request.header["group"], rows_of(request)
         self._store.check_backlog()
-        dead: list[tuple[str, int, int]] = []
+        dead_messages: list[tuple[str, int, int]] = []
         changed: dict[GroupQueue, None] = {}
         for topic, queue_id, token, offsets in rows:
             queue = ledger.queues.get(PopKey(group, topic, queue_id))
@@ -89,8 +89,8 @@ class PopHandles:
             if queue is not None and acknowledged:
                 changed[queue] = None
             if len(acknowledged) < len(offsets):
-                dead.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, acknowledged))
-        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
+                dead_messages.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, acknowledged))
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead_messages))
         for queue in changed:
             self._changed(queue)
         self._store.compact_if_long(ledger, self._times())
@@ -115,15 +115,15 @@ class PopHandles:
         """Make messages visible at once that no consumer has seen; the answer is as of an acknowledgement."""
         ledger, group = self._ledger, request.header["group"]
         self._store.check_backlog()
-        dead: list[tuple[str, int, int]] = []
+        dead_messages: list[tuple[str, int, int]] = []
         changed: dict[GroupQueue, None] = {}
         for topic, queue_id, token, offsets in rows_of(request):
             queue = ledger.queues.get(PopKey(group, topic, queue_id))
             returned = [] if queue is None else ledger.give_back(queue, token, offsets)
             if queue is not None and returned:
                 changed[queue] = None
-            dead.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, returned))
-        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
+            dead_messages.extend((topic, queue_id, offset) for offset in exclude_offsets(offsets, returned))
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead_messages))
         for queue in changed:
             self._wake(queue.key)
         self._store.compact_if_long(ledger, self._times())

@@ -59,9 +59,9 @@ class Times(NamedTuple):
         """Loop time of the end of a span; one that begins in the future begins now, as the clock was set back."""
         return self.at(min(end_ms, self.now_ms + end_ms - since_ms))
 
-    def wall_ms(self, at: float) -> int:
+    def wall_ms(self, time_s: float) -> int:
         """Wall clock of a loop time, rounded."""
-        return round(self.now_ms + (at - self.now) * 1000)
+        return round(self.now_ms + (time_s - self.now) * 1000)
 
 
 def encode_offsets(offsets: Sequence[int]) -> list[Any]:
@@ -115,8 +115,8 @@ def cut_window(window: PopWindow, end: int) -> PopWindow:
     Other messages will get their offsets, and are not acknowledged.
     """
     committed, tokens, attempts = window.columns()
-    left = max(0, end - committed)
-    return PopWindow.restored(min(committed, end), tokens[: 8 * left], attempts[: 2 * left], window.batch_rows())
+    n_left = max(0, end - committed)
+    return PopWindow.restored(min(committed, end), tokens[: 8 * n_left], attempts[: 2 * n_left], window.batch_rows())
 
 
 def apply_entry(window: PopWindow, entry: Entry, times: Times) -> None:

@@ -77,7 +77,7 @@ class GroupQueue:
         return self.number < other.number
 
     def stats_row(self, now: float) -> list[Any]:
-        """Its row in the answer to GET_POP_STATS."""
+        """The row of this queue in the answer to GET_POP_STATS."""
         window = self.window
         batches = window.batches.values()
         by_client: dict[str, int] = {}
@@ -158,7 +158,9 @@ class PopLedger:
 
     def _forget_idle(self) -> None:
         # A window without unacknowledged messages has no more information than the committed offset.
-        for queue in [one for one in self.queues.values() if one.window.is_idle and not one.waiters]:
+        for queue in [
+            candidate for candidate in self.queues.values() if candidate.window.is_idle and not candidate.waiters
+        ]:
             self.forget(queue)
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -177,9 +179,9 @@ class PopLedger:
         """Record a delivery; see `PopWindow.deliver`."""
         window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
-        before = window.next_offset - window.committed
+        n_before = window.next_offset - window.committed
         counts = window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=now, visible_at=visible_at)
-        self.messages += window.next_offset - window.committed - before
+        self.messages += window.next_offset - window.committed - n_before
         if offsets and visible_at < queue.check_scheduled_at:
             self._schedule_check(queue, visible_at)
         wire = encode_offsets(offsets) if offsets else None
@@ -191,11 +193,11 @@ class PopLedger:
         """Acknowledge messages; see `PopWindow.ack`."""
         window = queue.window
         committed = window.committed
-        ended = window.ack(token, offsets)
-        if ended:
+        ended_offsets = window.ack(token, offsets)
+        if ended_offsets:
             self.messages -= window.committed - committed
-            self._note((ACK, queue.number, token, encode_offsets(sorted(ended))))
-        return ended
+            self._note((ACK, queue.number, token, encode_offsets(sorted(ended_offsets))))
+        return ended_offsets
 
     def skip(self, queue: GroupQueue, offsets: Sequence[int]) -> None:
         """Acknowledge messages that no longer exist."""
@@ -250,28 +252,28 @@ class PopLedger:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def expire(self, times: Times, most: int, renewal: Renewal | None = None) -> list[GroupQueue]:
+    def expire(self, times: Times, max_n: int, renewal: Renewal | None = None) -> list[GroupQueue]:
         """Make the messages due whose invisible time has expired; returns their queues in the order of the deadlines.
 
         Batches for which `renewal` has a later end stay invisible under their token.
 
-        About `most` messages at a time, so that a million of them do not stop the event loop; call again for the rest.
+        About `max_n` messages at a time, so that a million of them do not stop the event loop; call again for the rest.
         """
-        found: list[GroupQueue] = []
+        checked: list[GroupQueue] = []
         now = times.now
-        while self._deadlines and self._deadlines[0][0] <= now and most > 0:
+        while self._deadlines and self._deadlines[0][0] <= now and max_n > 0:
             looked_at, queue = heapq.heappop(self._deadlines)
             if looked_at != queue.check_scheduled_at:
                 continue  # stale: the queue was forgotten, or an earlier entry has served it
-            became_due = queue.window.expire(now, most, partial(self._renewed_until, queue, times, renewal))
-            most -= became_due
+            became_due = queue.window.expire(now, max_n, partial(self._renewed_until, queue, times, renewal))
+            max_n -= became_due
             if became_due:
-                found.append(queue)
+                checked.append(queue)
             queue.check_scheduled_at = NEVER
             deadline = queue.window.next_deadline()
             if deadline is not None:
                 self._schedule_check(queue, deadline)
-        return found
+        return checked
 
     def _renewed_until(
         self, queue: GroupQueue, times: Times, renewal: Renewal | None, token: int, batch: PopBatch
@@ -290,9 +292,9 @@ class PopLedger:
             heapq.heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 
-    def _schedule_check(self, queue: GroupQueue, at: float) -> None:
-        queue.check_scheduled_at = at
-        heapq.heappush(self._deadlines, (at, queue))
+    def _schedule_check(self, queue: GroupQueue, check_at: float) -> None:
+        queue.check_scheduled_at = check_at
+        heapq.heappush(self._deadlines, (check_at, queue))
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
@@ -341,10 +343,10 @@ def _size(window: PopWindow) -> int:
 
 def exclude_offsets(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
     """Offsets that were not acknowledged; the others are in the same order. One named twice is acknowledged once."""
-    dead, at = [], 0
+    remaining, i = [], 0
     for offset in offsets:
-        if at < len(acknowledged) and offset == acknowledged[at]:
-            at += 1
+        if i < len(acknowledged) and offset == acknowledged[i]:
+            i += 1
         else:
-            dead.append(offset)
-    return dead
+            remaining.append(offset)
+    return remaining

@@ -75,28 +75,28 @@ def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequenc
         StoreReadFailed: an I/O error.
     """
     bodies: list[bytes] = []
-    found: list[int] = []
-    gone: list[int] = []
-    moved: tuple[int, ReadResult] | None = None
-    at = 0
-    while at < len(offsets) and (max_bytes > 0 or not found):
-        first, n = offsets[at], 1
-        while at + n < len(offsets) and offsets[at + n] == first + n:
+    delivered: list[int] = []
+    gone_offsets: list[int] = []
+    first_move: tuple[int, ReadResult] | None = None
+    i = 0
+    while i < len(offsets) and (max_bytes > 0 or not delivered):
+        first, n = offsets[i], 1
+        while i + n < len(offsets) and offsets[i + n] == first + n:
             n += 1
         run = read_new_messages(store, topic_id, queue_id, first, max_n=n, max_bytes=max(max_bytes, 1))
         if run.upto == first:
             break
-        if run.is_moved and moved is None:
-            moved = first, run.result
+        if run.is_moved and first_move is None:
+            first_move = first, run.result
         for offset in range(first, min(run.upto, first + n)):
-            at += 1
+            i += 1
             if offset in run.offsets:
-                found.append(offset)
+                delivered.append(offset)
             else:
-                gone.append(offset)
+                gone_offsets.append(offset)
         bodies.append(run.body if isinstance(run.offsets, range) else _before(run.body, first + n))
         max_bytes -= len(run.body)
-    return DueRead(bodies, found, gone, moved)
+    return DueRead(bodies, delivered, gone_offsets, first_move)
 
 
 def _before(body: bytes, end: int) -> bytes:

@@ -42,10 +42,10 @@ class Renewals:
     def record_client(self, group: str, client_id: str, connection: Connection) -> None:
         """Record that a client keeps messages over this connection, which replaces its earlier one."""
         client = (group, client_id)
-        before = self._connections.get(client)
-        if before is connection:
+        old_connection = self._connections.get(client)
+        if old_connection is connection:
             return
-        if before is not None:
+        if old_connection is not None:
             self._forget(group, client_id)
         self._connections[client] = connection
         clients = self._clients.setdefault(connection, {})

@@ -88,8 +88,8 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
 
 
 def _consume_from(word: str) -> ConsumeFrom:
-    found = _CONSUME_FROM.get(word)
-    if found is None:
+    consume_from = _CONSUME_FROM.get(word)
+    if consume_from is None:
         words = ", ".join(_CONSUME_FROM)
         raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}")
-    return found
+    return consume_from

@@ -67,7 +67,7 @@ class Pop(Feature):
         self._settings = settings
         self._store = PopStore(core.metadata)
         self._tokens = Tokens(rng)
-        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(shares=core.shares, what="parked pops")
+        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(shares=core.shares, requests_name="parked pops")
         self._draining: dict[GroupQueue, None] = {}
         self.ledger = PopLedger(self._store.journal.append, self._forgotten)
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
@@ -172,17 +172,21 @@ class Pop(Feature):
 
     def cancel(self, connection: Connection, request: Command) -> Reply:
         """Cancel one pop of the same connection and member, or all of them, because their client no longer waits."""
-        held = [parked for parked in self._parked.of_connection(connection) if is_named(parked.request, request)]
-        self._answer_nothing(held)
+        parked_pops = [parked for parked in self._parked.of_connection(connection) if is_named(parked.request, request)]
+        self._answer_nothing(parked_pops)
         is_cancelled = self._answers.cancel(connection, request)
-        return Reply({"is_cancelled": bool(held) or is_cancelled})
+        return Reply({"is_cancelled": bool(parked_pops) or is_cancelled})
 
     def pop_stats(self, connection: Connection, request: Command) -> Reply:
         """The invisible messages of a group, one row for each queue with some."""
         only, now = request.header.get("topic"), self._core.loop.time()
         queues = self.ledger.of_group(request.header["group"])
-        wanted = (one for one in queues if only in (None, one.key.topic) and not one.window.is_idle)
-        return Reply({}, msgpack.packb([queue.stats_row(now) for queue in wanted]))
+        shown_queues = (
+            chosen_queue
+            for chosen_queue in queues
+            if only in (None, chosen_queue.key.topic) and not chosen_queue.window.is_idle
+        )
+        return Reply({}, msgpack.packb([queue.stats_row(now) for queue in shown_queues]))
 
     # --- waking parked pops ------------------------------------------------------------------------------------------
 
@@ -305,8 +309,8 @@ class Pop(Feature):
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """Answer the parked pops of a client that leaves: messages that they got now would be invisible for nothing."""
-        own = self._parked.of_connection(connection)
-        leaving = [each for each in own if (each.pop.group, each.pop.client_id) == (group, client_id)]
+        of_connection = self._parked.of_connection(connection)
+        leaving = [each for each in of_connection if (each.pop.group, each.pop.client_id) == (group, client_id)]
         self._answer_nothing(leaving)
         self._renewals.end(group, client_id)
 
@@ -344,9 +348,9 @@ class Pop(Feature):
             except RlabError as error:
                 parked.connection.respond_error(parked.request, error)
 
-    def _answer_nothing(self, taken: list[ParkedPop]) -> None:
-        self._parked.remove_requests(taken)
-        for parked in taken:
+    def _answer_nothing(self, parked_pops: list[ParkedPop]) -> None:
+        self._parked.remove_requests(parked_pops)
+        for parked in parked_pops:
             parked.connection.respond(parked.request, *NOTHING)
 
     def _forget(self, queues: list[GroupQueue]) -> None:

@@ -134,15 +134,15 @@ class PopWindow:
 
     def due(self, max_n: int) -> DueMessages:
         """The first messages due for redelivery, at most `max_n`; they stay due until `deliver` or `ack`."""
-        found: list[int] = []
-        while self._due and len(found) < max_n:
+        offsets: list[int] = []
+        while self._due and len(offsets) < max_n:
             offset = heapq.heappop(self._due)
-            # It may be there twice: due, delivered, and due again.
-            if offset in self._due_set and found[-1:] != [offset]:
-                found.append(offset)
-        for offset in found:
+            # An offset may be there twice: due, delivered, and due again.
+            if offset in self._due_set and offsets[-1:] != [offset]:
+                offsets.append(offset)
+        for offset in offsets:
             heapq.heappush(self._due, offset)
-        return DueMessages(found, [self.attempts_of(offset) for offset in found])
+        return DueMessages(offsets, [self.attempts_of(offset) for offset in offsets])
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
@@ -173,9 +173,9 @@ class PopWindow:
         tokens, attempts, base = self._tokens, self._attempts, self._base
         counts: list[int] = []
         for offset in offsets:
-            place = offset - base
-            tokens[place] = token
-            count = attempts[place] = min(attempts[place] + 1, MAX_ATTEMPTS_COUNTED)
+            index = offset - base
+            tokens[index] = token
+            count = attempts[index] = min(attempts[index] + 1, MAX_ATTEMPTS_COUNTED)
             counts.append(count)
         if self._due_set:
             self._due_set.difference_update(offsets)
@@ -189,12 +189,12 @@ class PopWindow:
         """
         if not 0 < token <= MAX_TOKEN:
             return []
-        ended = self._end(token, offsets)
-        self._leave_batch(token, len(ended))
+        ended_offsets = self._end(token, offsets)
+        self._leave_batch(token, len(ended_offsets))
         if self._due_set:
-            self._due_set.difference_update(ended)
+            self._due_set.difference_update(ended_offsets)
         self._move_committed()
-        return ended
+        return ended_offsets
 
     def _end(self, token: int, offsets: Sequence[int]) -> list[int]:
         tokens, base, committed, end = self._tokens, self._base, self.committed, self.next_offset
@@ -205,12 +205,12 @@ class PopWindow:
             if offsets[0] >= committed and tuple(offsets) == run and tokens[first:last] == array("Q", (token,)) * n:
                 tokens[first:last] = array("Q", bytes(8 * n))
                 return list(run)
-        ended = []
+        ended_offsets = []
         for offset in offsets:
             if committed <= offset < end and tokens[offset - base] == token:
                 tokens[offset - base] = 0
-                ended.append(offset)
-        return ended
+                ended_offsets.append(offset)
+        return ended_offsets
 
     def skip(self, offsets: Iterable[int]) -> None:
         """Acknowledge messages without a handle: they were sent to the DLQ, or no longer exist."""
@@ -229,9 +229,9 @@ class PopWindow:
         batch = self.batches.get(token)
         if batch is not None:
             for offset in batch.offsets:
-                place = offset - self._base
-                if offset >= self.committed and self._tokens[place] == token and self._attempts[place]:
-                    self._attempts[place] -= 1
+                index = offset - self._base
+                if offset >= self.committed and self._tokens[index] == token and self._attempts[index]:
+                    self._attempts[index] -= 1
             self.renew(token, visible_at, 0.0)
 
     def give_back(self, token: int, offsets: Iterable[int]) -> list[int]:
@@ -272,14 +272,14 @@ class PopWindow:
         That one is dead then. Several messages of one batch may get the same new token if their time ends together:
         they are one batch again, which takes a tenth of the memory of one for each.
         """
-        place = offset - self._base
+        index = offset - self._base
         if not self.holds(token, offset):
             return False
         batch = self.batches.get(token)
         client_id, since = (batch.client_id, batch.since) if batch is not None else ("", now)
         self._leave_batch(token, 1)
         self._due_set.discard(offset)
-        self._tokens[place] = new_token
+        self._tokens[index] = new_token
         together = self.batches.get(new_token)
         if together is None:
             self.batches[new_token] = PopBatch(client_id, since, visible_at, [offset], 1)
@@ -290,8 +290,8 @@ class PopWindow:
             together.left += 1
         return True
 
-    def expire(self, now: float, most: int | None = None, renew_until: RenewUntil | None = None) -> int:
-        """Make messages due whose invisible time has expired, about `most` of them in one call; returns how many.
+    def expire(self, now: float, max_n: int | None = None, renew_until: RenewUntil | None = None) -> int:
+        """Make messages due whose invisible time has expired, about `max_n` of them in one call; returns how many.
 
         Batches that are to be extended while their client is connected become due unless `renew_until` has a later end.
 
@@ -300,7 +300,7 @@ class PopWindow:
         """
         became_due = 0
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            if most is not None and became_due >= most:
+            if max_n is not None and became_due >= max_n:
                 break
             token = heapq.heappop(self._deadlines)[1]
             batch = self.batches[token]
@@ -356,9 +356,11 @@ class PopWindow:
             if token:
                 offsets.setdefault(token, []).append(offset)
         for token, client_id, since, visible_at, renew_s in batches:
-            own = offsets.pop(token, None)
-            if own is not None:
-                window.batches[token] = PopBatch(client_id, since, visible_at, compact_offsets(own), len(own), renew_s)
+            batch_offsets = offsets.pop(token, None)
+            if batch_offsets is not None:
+                window.batches[token] = PopBatch(
+                    client_id, since, visible_at, compact_offsets(batch_offsets), len(batch_offsets), renew_s
+                )
                 heapq.heappush(window._deadlines, (visible_at, token))
         for due in offsets.values():
             window._due_set.update(due)
@@ -383,13 +385,13 @@ class PopWindow:
             heapq.heapify(self._deadlines)
 
     def _move_committed(self) -> None:
-        tokens, done = self._tokens, self.committed - self._base
-        while done < len(tokens) and not tokens[done]:
+        tokens, n_done = self._tokens, self.committed - self._base
+        while n_done < len(tokens) and not tokens[n_done]:
             # Zero bytes are counted, not zero tokens: some may be the first bytes of a token, but never eight in a row.
-            stretch = tokens[done : done + _STRETCH].tobytes()
-            done += (len(stretch) - len(stretch.lstrip(b"\0"))) // 8
-        self.committed = self._base + done
-        if done == len(tokens) or done > max(1024, len(tokens) // 2):
-            del tokens[:done]
-            del self._attempts[:done]
+            stretch = tokens[n_done : n_done + _STRETCH].tobytes()
+            n_done += (len(stretch) - len(stretch.lstrip(b"\0"))) // 8
+        self.committed = self._base + n_done
+        if n_done == len(tokens) or n_done > max(1024, len(tokens) // 2):
+            del tokens[:n_done]
+            del self._attempts[:n_done]
             self._base = self.committed

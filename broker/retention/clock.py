@@ -63,8 +63,8 @@ class WallClock:
             self.jumps.append(ClockJump(now_ms - difference_ms, difference_ms))
             if len(self.jumps) > MAX_CLOCK_JUMPS:
                 # As one at the later moment: messages stored between them are kept for longer, not for less.
-                first, second, *others = self.jumps
-                self.jumps = [ClockJump(second.before_ms, first.size_ms + second.size_ms), *others]
+                first, second, *later_jumps = self.jumps
+                self.jumps = [ClockJump(second.before_ms, first.size_ms + second.size_ms), *later_jumps]
             return difference_ms
         if difference_ms < -CLOCK_JUMP_MS:
             back_ms = -difference_ms

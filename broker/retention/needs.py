@@ -73,15 +73,17 @@ def _add_needs(
         topic_id = entry.topic_id
         # Includes queues above the read count: they become readable again when the topic is scaled up.
         for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):
-            stored = by_queue.get(queue_id)
-            known = needs.get((topic_id, queue_id))
-            if known is not None and stored is not None and stored >= known.offset:
+            stored_offset = by_queue.get(queue_id)
+            need = needs.get((topic_id, queue_id))
+            if need is not None and stored_offset is not None and stored_offset >= need.offset:
                 continue  # the usual case on a broker with many groups
             end = store.max_offset(topic_id, queue_id)
             if store.min_offset(topic_id, queue_id) == end:
                 continue
-            offset = _start_offset(store, entry, queue_id, info, of_topic, end) if stored is None else stored
-            if offset < end and (known is None or offset < known.offset):
+            offset = (
+                _start_offset(store, entry, queue_id, info, of_topic, end) if stored_offset is None else stored_offset
+            )
+            if offset < end and (need is None or offset < need.offset):
                 needs[(topic_id, queue_id)] = NeededOffset(offset, group, topic)
 
 

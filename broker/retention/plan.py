@@ -120,38 +120,38 @@ def plan_trim(
     Returns:
         The plan; nothing is to be removed when `to_position` is where the log begins.
     """
-    written = segments[-1].end_position
+    log_end = segments[-1].end_position
     to_position = segments[0].base_position
     hard_position = 0
     reasons: list[TrimReason] = []
     for segment in segments[:-1]:
-        reason = _soft_reason(segment, written, now_ms, options)
+        reason = _soft_reason(segment, log_end, now_ms, options)
         if reason is None or segment.end_position > needed_position:
-            reason = TrimReason.HARD_LIMIT if _is_over(options.retain_bytes_max, written, segment) else None
+            reason = TrimReason.HARD_LIMIT if _is_over(options.retain_bytes_max, log_end, segment) else None
         if reason is None or segment.end_position > parked_position:
             break
         reasons.append(reason)
         to_position = segment.end_position
-        if _is_over(options.retain_bytes_max, written, segment):
+        if _is_over(options.retain_bytes_max, log_end, segment):
             hard_position = to_position
-    wanted = soft_end(segments, now_ms, options)
-    held = sum(to_position < segment.end_position <= wanted for segment in segments)
-    held_bytes = max(0, wanted - to_position)
+    wanted_end = soft_end(segments, now_ms, options)
+    n_held = sum(to_position < segment.end_position <= wanted_end for segment in segments)
+    held_bytes = max(0, wanted_end - to_position)
     return TrimPlan(
         to_position=to_position,
         reasons=tuple(reasons),
-        held=held,
+        held=n_held,
         held_bytes=held_bytes,
         hard_position=hard_position,
     )
 
 
-def _soft_reason(segment: SegmentSpan, written: int, now_ms: int, options: RetentionOptions) -> TrimReason | None:
+def _soft_reason(segment: SegmentSpan, log_end: int, now_ms: int, options: RetentionOptions) -> TrimReason | None:
     if options.retain_ms is not None and now_ms - segment.newest_ms > options.retain_ms:
         return TrimReason.AGE
-    return TrimReason.SIZE if _is_over(options.retain_bytes, written, segment) else None
+    return TrimReason.SIZE if _is_over(options.retain_bytes, log_end, segment) else None
 
 
-def _is_over(limit: int | None, written: int, oldest: SegmentSpan) -> bool:
+def _is_over(limit: int | None, log_end: int, oldest: SegmentSpan) -> bool:
     """Whether the log is longer than a limit when it begins with this segment."""
-    return limit is not None and written - oldest.base_position > limit
+    return limit is not None and log_end - oldest.base_position > limit

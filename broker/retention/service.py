@@ -142,25 +142,29 @@ class Retention(Feature):
         waiting_from = self._needed_by_features()
         needed, need = self._needed_position(spans, now_ms)
         plan_up_to = partial(plan_trim, spans, now_ms, self._options, needed_position=needed)
-        plan = wanted = plan_up_to(parked_position=spans[-1].end_position)
-        kept: LogKey | None = None
+        plan = full_plan = plan_up_to(parked_position=spans[-1].end_position)
+        needed_queue: LogKey | None = None
         if plan.reasons:
             # Asked only now, of the few segments that would go.
-            position, kept = self._first_needed(waiting_from, spans, plan.to_position)
+            position, needed_queue = self._first_needed(waiting_from, spans, plan.to_position)
             plan = plan_up_to(parked_position=position)
-        self.held = self._held(plan, wanted, need, kept)
+        self.held = self._held(plan, full_plan, need, needed_queue)
         self._report()
-        is_beyond = kept is not None and wanted.hard_position > plan.to_position
-        if kept is not None and is_beyond and self._core.features.copy_forward(kept, wanted.hard_position):
+        is_beyond = needed_queue is not None and full_plan.hard_position > plan.to_position
+        if (
+            needed_queue is not None
+            and is_beyond
+            and self._core.features.copy_forward(needed_queue, full_plan.hard_position)
+        ):
             self._next_at = self._core.loop.time()  # the next check goes on, or deletes the segments that are free then
         if plan.reasons:
             self._trim(plan, spans)
 
     def _needed_by_features(self) -> dict[LogKey, int]:
         """Queue -> first offset that the broker itself still needs."""
-        waiting_from, written = self._unsynced_needs
+        waiting_from, written_position = self._unsynced_needs
         now = self._core.features.needed_from()
-        if self._store.settled_position >= written:
+        if self._store.settled_position >= written_position:
             self._waiting_from = waiting_from
             self._unsynced_needs = (now, self._store.written_position)
         earlier = self._waiting_from
@@ -168,12 +172,12 @@ class Retention(Feature):
 
     def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, NeededOffset | None]:
         """Log position of the oldest segment that a group needs, and that group."""
-        before = soft_end(spans, now_ms, self._options)
-        if before == spans[0].base_position:
+        end_position = soft_end(spans, now_ms, self._options)
+        if end_position == spans[0].base_position:
             return spans[-1].end_position, None
         try:
             needs = needs_of_groups(self._groups, self._leases.offsets, self._topics, self._store)
-            first = self._store.first_needed({key: need.offset for key, need in needs.items()}, before)
+            first = self._store.first_needed({key: need.offset for key, need in needs.items()}, end_position)
         except StoreError as error:
             logger.error("broker %s: retention skipped, needed offsets could not be read: %s", self._core.name, error)
             return spans[0].base_position, None
@@ -182,45 +186,47 @@ class Retention(Feature):
         return first.position, needs[first.key]
 
     def _first_needed(
-        self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int
+        self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], end_position: int
     ) -> tuple[int, LogKey | None]:
         """Log position of the oldest segment that the broker itself needs, and the queue for which it does."""
         try:
-            first = self._store.first_needed(needs, before)
+            first = self._store.first_needed(needs, end_position)
         except StoreError as error:
             logger.error("broker %s: retention skipped, delayed messages could not be read: %s", self._core.name, error)
             return spans[0].base_position, None
         return (spans[-1].end_position, None) if first is None else first
 
-    def _held(self, plan: TrimPlan, wanted: TrimPlan, need: NeededOffset | None, kept: LogKey | None) -> HeldSegments:
+    def _held(
+        self, plan: TrimPlan, full_plan: TrimPlan, need: NeededOffset | None, needed_queue: LogKey | None
+    ) -> HeldSegments:
         """The holder of segments that would be deleted; the broker before a group, because it holds back more."""
-        if plan.to_position < wanted.to_position:
-            found = None if kept is None else self._core.features.needed_message(kept)
-            if found is not None:
-                segments = len(wanted.reasons) - len(plan.reasons)
-                what = f"{found.what} holds back"
+        if plan.to_position < full_plan.to_position:
+            blocker = None if needed_queue is None else self._core.features.needed_message(needed_queue)
+            if blocker is not None:
+                segments = len(full_plan.reasons) - len(plan.reasons)
+                reason = f"{blocker.what} holds back"
                 return HeldSegments(
-                    segments, wanted.to_position - plan.to_position, ("", found.topic), what, found.remedy
+                    segments, full_plan.to_position - plan.to_position, ("", blocker.topic), reason, blocker.remedy
                 )
         elif need is not None and plan.held:
             where = f"topic {need.topic!r} from offset {need.offset} on"
-            what = f"group {need.group!r} has still to read {where}, and holds back"
+            reason = f"group {need.group!r} has still to read {where}, and holds back"
             remedy = f"if the group is no longer needed: rlab group delete {need.group}"
-            return HeldSegments(plan.held, plan.held_bytes, (need.group, need.topic), what, remedy)
+            return HeldSegments(plan.held, plan.held_bytes, (need.group, need.topic), reason, remedy)
         return NO_HELD_SEGMENTS
 
     def _report(self) -> None:
         """Log each holder of segments that would be deleted, once: nothing else shows why a disk fills."""
-        held = self.held
-        if not held.segments:
+        held_segments = self.held
+        if not held_segments.segments:
             self._reported.clear()
-        elif held.holder not in self._reported:
-            self._reported[held.holder] = None
-            logger.warning("broker %s: %s; %s", self._core.name, held.text, held.remedy)
+        elif held_segments.holder not in self._reported:
+            self._reported[held_segments.holder] = None
+            logger.warning("broker %s: %s; %s", self._core.name, held_segments.text, held_segments.remedy)
 
     def _trim(self, plan: TrimPlan, spans: list[SegmentSpan]) -> None:
         core, store = self._core, self._store
-        before = {key: store.min_offset(*key) for key in store.queues()}
+        first_offsets = {key: store.min_offset(*key) for key in store.queues()}
         removed: list[int] = []
         try:
             store.trim(spans[min(len(plan.reasons), MAX_SEGMENTS_PER_TRIM) - 1].end_position, removed.append)
@@ -231,18 +237,18 @@ class Retention(Feature):
                 self._next_at = core.loop.time()  # go on with the next look
         if removed:
             freeing = core.loop.run_in_executor(None, self._free, removed)
-            freeing.add_done_callback(lambda done: done.cancelled() or done.exception())
-        left = {span.base_position for span in store.spans()}
-        gone = [span for span in spans if span.base_position not in left]
-        if not gone:
+            freeing.add_done_callback(lambda future: future.cancelled() or future.exception())
+        remaining_bases = {span.base_position for span in store.spans()}
+        removed_spans = [span for span in spans if span.base_position not in remaining_bases]
+        if not removed_spans:
             return
-        messages = sum(store.min_offset(*key) - low for key, low in before.items())
-        why = "+".join(dict.fromkeys(plan.reasons[: len(gone)]))
+        messages = sum(store.min_offset(*key) - low for key, low in first_offsets.items())
+        why = "+".join(dict.fromkeys(plan.reasons[: len(removed_spans)]))
         logger.log(
             logging.WARNING if TrimReason.HARD_LIMIT in plan.reasons else logging.INFO,
             "broker %s deleted %d messages: %d segments, %.1f MiB (%s)",
-            *(core.name, messages, len(gone)),
-            *((gone[-1].end_position - gone[0].base_position) / MIB, why),
+            *(core.name, messages, len(removed_spans)),
+            *((removed_spans[-1].end_position - removed_spans[0].base_position) / MIB, why),
         )
         self._leases.moves.cause = core.emit(EventKind.MESSAGES_DELETED, n=messages, detail=why)
 

@@ -142,11 +142,11 @@ class DelayTable:
 
     def delete_topic(self, topic: str) -> int:
         """Make the messages for a topic due at once, without a topic; returns how many there are."""
-        gone = [offset for offset, waiting in self._pending.items() if waiting.topic == topic]
-        for offset in gone:
+        deleted = [offset for offset, waiting in self._pending.items() if waiting.topic == topic]
+        for offset in deleted:
             self._pending[offset] = _waiting_for(None, self.sharing_of(offset))
             heapq.heappush(self._heap, (_AT_ONCE, offset))
-        return len(gone)
+        return len(deleted)
 
     def waiting(self) -> Iterator[int]:
         """The offsets of the pending messages, ascending; nothing may be added or removed during the iteration."""
@@ -154,8 +154,8 @@ class DelayTable:
 
     def due_times(self, offsets: Collection[int]) -> dict[int, int]:
         """When these messages are due, without those that were taken and are being delivered."""
-        wanted = frozenset(offsets)
-        return {offset: due_ms for due_ms, offset in self._heap if offset in wanted}
+        wanted_offsets = frozenset(offsets)
+        return {offset: due_ms for due_ms, offset in self._heap if offset in wanted_offsets}
 
     def due_at(self, due_ms: int) -> list[int]:
         """The messages that are due at exactly this time."""
@@ -184,7 +184,7 @@ class DelayTable:
             # Two become one that matters as long as either does: a restart reads a few marks more than it has to.
             each = iter(self._marks)
             pairs = zip_longest(each, each, fillvalue=(0, -1))
-            self._marks = deque((first, max(named, after)) for (first, named), (_, after) in pairs)
+            self._marks = deque((first, max(named_offset, after)) for (first, named_offset), (_, after) in pairs)
         self._end = self._end._replace(marks=mark + 1)
         self.forget(offset)
 

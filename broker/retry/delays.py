@@ -208,26 +208,26 @@ class Delays(Feature):
             return None
         topic: Any = ""
         try:
-            left: Any = msgpack.unpackb(read_remains(self._store.log, key, offset))
-            topic = left[1]
+            remains: Any = msgpack.unpackb(read_remains(self._store.log, key, offset))
+            topic = remains[1]
         except (ValueError, TypeError, LookupError, msgpack.UnpackException):
             pass  # the damage is where the names are
         is_known = isinstance(topic, str) and self._topics.get(topic) is not None
         return Destination("delayed messages", topic if is_known else "")
 
-    def copy_forward(self, key: LogKey, before: int) -> bool:
+    def copy_forward(self, key: LogKey, end_position: int) -> bool:
         """Copy the messages that wait in the oldest segments, if that frees more than it writes; some at a time."""
         if key != (self.topic_id, DELAYED):
             return False
-        room = _BYTES_AT_ONCE
+        bytes_left = _BYTES_AT_ONCE
         try:
-            offsets = worth_moving(self._store.log, key, self.table.waiting(), before)
+            offsets = worth_moving(self._store.log, key, self.table.waiting(), end_position)
             due_times = self.table.due_times(offsets)
             for offset in offsets:
-                if offset in due_times and offset not in self._leaving and room > 0:
+                if offset in due_times and offset not in self._leaving and bytes_left > 0:
                     delayed = self._read(offset)
                     if delayed is not None:
-                        room -= len(delayed[-1])
+                        bytes_left -= len(delayed[-1])
                         self._move(offset, due_times[offset], delayed)
         except StoreError as error:
             logger.error("broker %s: delayed messages could not be copied forward: %s", self._core.name, error)
@@ -267,7 +267,7 @@ class Delays(Feature):
     def expire(self, now: float) -> None:
         """Deliver the messages that are due, some at a time."""
         self._check_clock()
-        room = _BYTES_AT_ONCE
+        bytes_left = _BYTES_AT_ONCE
         dropped: list[int] = []
         for due_ms, offset in self.table.remove_due(int(self._core.clock_ms()), _AT_ONCE):
             if offset in self._leaving:
@@ -276,7 +276,7 @@ class Delays(Feature):
             if self.table.topic_of(offset) is None:
                 dropped.append(offset)
                 continue
-            if room <= 0:
+            if bytes_left <= 0:
                 self.table.requeue(offset, due_ms)
                 continue
             try:
@@ -286,7 +286,7 @@ class Delays(Feature):
                 self._try_later(offset)
                 continue
             if delayed is not None:
-                room -= len(delayed[-1])
+                bytes_left -= len(delayed[-1])
                 self._deliver_one(offset, delayed)
         if dropped:
             self._drop(dropped)
@@ -296,9 +296,9 @@ class Delays(Feature):
 
     def _check_clock(self) -> None:
         """Correct the due times if the clock was set back, before a message is added with a time of the new clock."""
-        before, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
-        if self._clock_ahead_ms < before - CLOCK_JUMP_MS:
-            self.table.shift(int(self._clock_ahead_ms - before))
+        ahead_ms, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
+        if self._clock_ahead_ms < ahead_ms - CLOCK_JUMP_MS:
+            self.table.shift(int(self._clock_ahead_ms - ahead_ms))
 
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._core.clock_ms()) + _RETRY_MS
@@ -341,13 +341,13 @@ class Delays(Feature):
         The lowered numbers are stored with the next commit, before any new message is acknowledged: it gets the offset
         of a lost one, and the next start would not read it otherwise.
         """
-        noted = LowWaterMarks(self._low_delayed.read(), self._low_marks.read())
+        stored = LowWaterMarks(self._low_delayed.read(), self._low_marks.read())
         low = LowWaterMarks(
-            min(noted.delayed, self._store.max_offset(self.topic_id, DELAYED)),
-            min(noted.marks, self._store.max_offset(self.topic_id, MARKS)),
+            min(stored.delayed, self._store.max_offset(self.topic_id, DELAYED)),
+            min(stored.marks, self._store.max_offset(self.topic_id, MARKS)),
         )
-        if low != noted:
-            logger.warning("delayed messages were lost with the end of the log: %s was stored, it has %s", noted, low)
+        if low != stored:
+            logger.warning("delayed messages were lost with the end of the log: %s was stored, it has %s", stored, low)
             self._save(low)
         return low
 

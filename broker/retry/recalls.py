@@ -61,23 +61,23 @@ class Recalls(Feature):
         if handle.broker != self._core.name:
             text = f"the handle is of a message of broker {handle.broker[:100]!r}, and this is {self._core.name!r}"
             raise InvalidParameter(f"{text}: recall it there")
-        found = {"message_id": handle.message_id}
+        fields = {"message_id": handle.message_id}
         offset = self._place_of(handle)
         if offset is None:
 
             def stored(failure: RlabError | None) -> None:
-                answer(connection, request, failure, found)
+                answer(connection, request, failure, fields)
 
-            # It was recalled before; the mark of that may have been appended in this iteration.
+            # The message was recalled before; the mark of that may have been appended in this iteration.
             self._core.barrier.after_append(stored, SCHEDULE_TOPIC, MARKS)
             return None
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 self._remember(handle.offset)
-                at = {"topic": topic, "offset": offset, "detail": handle.message_id}
-                self._core.emit(EventKind.MESSAGE_RECALLED, **at)
-            answer(connection, request, failure, found)
+                columns = {"topic": topic, "offset": offset, "detail": handle.message_id}
+                self._core.emit(EventKind.MESSAGE_RECALLED, **columns)
+            answer(connection, request, failure, fields)
 
         self._delays.leave(offset, handle.offset, written)
         return None

@@ -45,10 +45,10 @@ class SendBack(Feature):
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)
         delay_ms = header.get("delay_ms")
         # If a member asks for no retry, the message goes to the DLQ, whatever the setting of its group is.
-        own = header["max_attempts"]
-        dead = times_delivered > (own and self._settings.max_attempts.get(group, own))
+        own_attempts = header["max_attempts"]
+        is_dead = times_delivered > (own_attempts and self._settings.max_attempts.get(group, own_attempts))
         queue_id = 0
-        if dead:
+        if is_dead:
             entry = self._topics.ensure_dlq(group, sharer)
             core.store.append(
                 entry.topic_id, 0, record.payload, record.tag_hash, times_delivered=record.times_delivered
@@ -73,12 +73,12 @@ class SendBack(Feature):
             )
 
         def written(failure: RlabError | None) -> None:
-            if failure is None and dead:
+            if failure is None and is_dead:
                 queue = (header["topic"], header["queue_id"])
                 core.emit_queue(EventKind.DEAD_LETTER, group, queue, offset=header["offset"], n=1)
-            answer(connection, request, failure, {"dead": dead})
+            answer(connection, request, failure, {"dead": is_dead})
 
-        core.barrier.after_append(written, dlq_topic(group) if dead else retry_topic(group), queue_id)
+        core.barrier.after_append(written, dlq_topic(group) if is_dead else retry_topic(group), queue_id)
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
         entry = self._topics.table.existing(topic)

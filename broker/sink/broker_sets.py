@@ -48,8 +48,8 @@ class SinkBrokerSets:
         metadata.add_tables(_SCHEMA)
         self._rows = Table(metadata, "sink_spreads", replicated=True)
         for query_id, topic, batch_id, data in self._rows.rows():
-            noted: Any = msgpack.unpackb(data, use_list=False)
-            recorded_ms, brokers = noted
+            stored: Any = msgpack.unpackb(data, use_list=False)
+            recorded_ms, brokers = stored
             self._batches.setdefault(query_id, _Batch(batch_id, recorded_ms)).of_topic[topic] = brokers
 
     def fix(self, query_id: str, batch_id: int, topic: str, brokers: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,9 +71,9 @@ class SinkBrokerSets:
             batch = self._batches[query_id] = _Batch(batch_id, now_ms)
         elif batch.batch_id > batch_id:
             return brokers
-        noted = batch.of_topic.get(topic)
-        if noted is not None:
-            return noted
+        fixed_set = batch.of_topic.get(topic)
+        if fixed_set is not None:
+            return fixed_set
         if len(batch.of_topic) >= MAX_SPREAD_TOPICS:
             raise SystemBusy(f"a batch of query {query_id!r} is for more than {MAX_SPREAD_TOPICS} topics: use fewer")
         batch.of_topic[topic] = brokers

@@ -63,7 +63,9 @@ class SinkHandlers(Feature):
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys(map(itemgetter(0, 1), messages)):
             entry = self._topics.writable(topic, queue_id, connection)
-            check_types(entry, (payload for to, at, _, payload in messages if (to, at) == (topic, queue_id)))
+            check_types(
+                entry, (payload for to, row_queue_id, _, payload in messages if (to, row_queue_id) == (topic, queue_id))
+            )
         if self._core.has_access_control:
             for topic, _, _, payload in messages:
                 check_sent_to(topic, (payload,))

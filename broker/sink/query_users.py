@@ -46,15 +46,17 @@ class QueryUsers:
     def record_use(self, query_id: str, user: str) -> None:
         """Record that a user, which the gate has admitted, uses a query; stored with the next commit."""
         name, now_ms = query_name(query_id), int(self._clock_ms())
-        known = self._users.get(name)
+        recorded = self._users.get(name)
         if not self._has_access_control or (
-            known is not None and known[1] == user and now_ms < known[2] + _RECORD_INTERVAL_MS
+            recorded is not None and recorded[1] == user and now_ms < recorded[2] + _RECORD_INTERVAL_MS
         ):
             return
         self._forget_old(now_ms)
-        own = [other for other, (_, known_user, _) in self._users.items() if known_user == user and other != name]
-        if len(own) >= MAX_QUERIES_OF_USER:
-            self._forget(own[0])
+        queries_of_user = [
+            other for other, (_, known_user, _) in self._users.items() if known_user == user and other != name
+        ]
+        if len(queries_of_user) >= MAX_QUERIES_OF_USER:
+            self._forget(queries_of_user[0])
         self._users.pop(name, None)
         self._users[name] = (query_id, user, now_ms)
         self._rows.put(query_id, user, now_ms)

@@ -146,7 +146,7 @@ class Sink(Feature):
         self,
         query_id: str,
         batch_id: int,
-        wanted: list[tuple[int, int, int]],
+        chunk_counts: list[tuple[int, int, int]],
         published: WriteCallback,
         *,
         is_only: bool = False,
@@ -171,7 +171,7 @@ class Sink(Feature):
             self._sinks.delete_chunks(self.table.drop_batch(query_id, batch_id))
             self._core.barrier.after_commit(published)
             return False
-        chunks = self.table.chunks_to_publish(query_id, batch_id, wanted)
+        chunks = self.table.chunks_to_publish(query_id, batch_id, chunk_counts)
         starts = {
             (entry.topic_id, queue_id): 0
             for chunk in chunks
@@ -254,10 +254,10 @@ class Sink(Feature):
                 self._dropped.warning(logger, self._core.loop.time(), text, topic)
                 continue
             key, rows = (entry.topic_id, queue_id), [(payload, tag_hash) for _, _, tag_hash, payload in some]
-            if known := min(skip.get(key, 0), len(rows)):
-                skip[key] -= known
-            if known < len(rows):
-                self._store.append_batch(*key, rows[known:], flags=SINK_FLAG)
+            if n_known := min(skip.get(key, 0), len(rows)):
+                skip[key] -= n_known
+            if n_known < len(rows):
+                self._store.append_batch(*key, rows[n_known:], flags=SINK_FLAG)
                 targets[(topic, queue_id)] = None
         return _Slice(list(targets), (number, end) if end < len(messages) else (number + 1, 0), skip)
 

@@ -116,10 +116,10 @@ class StageTable:
     def forget_unused(self) -> list[str]:
         """Forget the sharers of queries without staged messages and without a last batch; returns these queries."""
         used = self._last.keys() | {attempt.query_id for attempt in self._chunks}
-        gone = [query_id for query_id in self._sharers if query_id not in used]
-        for query_id in gone:
+        unused = [query_id for query_id in self._sharers if query_id not in used]
+        for query_id in unused:
             self._queries.remove(self._sharers.pop(query_id))
-        return gone
+        return unused
 
     def has(self, attempt: Attempt, seq: int) -> bool:
         """Whether a chunk is staged already: the answer was lost, and the task sent the request again."""
@@ -138,16 +138,18 @@ class StageTable:
         """Number of messages that an attempt has staged."""
         return sum(chunk.n for chunk in self._chunks.get(attempt, {}).values())
 
-    def chunks_to_publish(self, query_id: str, batch_id: int, wanted: Iterable[tuple[int, int, int]]) -> list[Chunk]:
+    def chunks_to_publish(
+        self, query_id: str, batch_id: int, chunk_counts: Iterable[tuple[int, int, int]]
+    ) -> list[Chunk]:
         """The chunks of the attempts that a commit names, in the order in which they are published.
 
-        `wanted` has, per attempt, (partition, attempt, number of messages that the task staged on this broker).
+        `chunk_counts` has, per attempt, (partition, attempt, number of messages that the task staged on this broker).
 
         Raises:
             StageLost: the broker has another number of staged messages of an attempt: nothing may be published.
         """
-        found: list[Chunk] = []
-        for partition, attempt, n in sorted(wanted):
+        result: list[Chunk] = []
+        for partition, attempt, n in sorted(chunk_counts):
             chunks = self._chunks.get(Attempt(query_id, batch_id, partition, attempt), {})
             have = sum(chunk.n for chunk in chunks.values())
             if have != n:
@@ -156,8 +158,8 @@ class StageTable:
                     f"{plural(have, 'message')} staged here, not {n}: they were dropped, by age or with an abort, or "
                     "went to another broker. Nothing was published; run the batch again"
                 )
-            found += [chunks[seq] for seq in sorted(chunks)]
-        return found
+            result += [chunks[seq] for seq in sorted(chunks)]
+        return result
 
     def drop_batch(self, query_id: str, batch_id: int) -> list[tuple[Attempt, int]]:
         """Drop the staged chunks of a batch; returns (attempt, seq) of each."""
@@ -204,10 +206,10 @@ class StageTable:
 
     def forget_expired(self, now_ms: int) -> list[str]:
         """Forget the queries whose last batch has expired; returns their ids."""
-        gone = [query_id for query_id, last in self._last.items() if last.expires_ms <= now_ms]
-        for query_id in gone:
+        expired = [query_id for query_id, last in self._last.items() if last.expires_ms <= now_ms]
+        for query_id in expired:
             del self._last[query_id]
-        return gone
+        return expired
 
 
 def staged_messages(body: bytes | None) -> tuple[StagedMessage, ...]:

@@ -58,13 +58,13 @@ class DamageLog:
             self._add(key, (first, end, segment))
 
     def _add(self, key: LogKey, added: _Range) -> None:
-        known = self._ranges.get(key, [])
-        joined = _joined([*known, added])
-        if len(joined) > len(known) and self._count >= MAX_RANGES:
+        ranges = self._ranges.get(key, [])
+        merged = _joined([*ranges, added])
+        if len(merged) > len(ranges) and self._count >= MAX_RANGES:
             self.unlisted_count += 1
             return
-        self._ranges[key] = joined
-        self._count += len(joined) - len(known)
+        self._ranges[key] = merged
+        self._count += len(merged) - len(ranges)
         self._new.append(_damage(key, added))
 
     @property
@@ -93,13 +93,13 @@ class DamageLog:
         ranges = self._ranges.get(key)
         if ranges is None:
             return 0
-        at = max(bisect_right(ranges, first_offset, key=lambda known: known[0]) - 1, 0)
-        lost = 0
-        for first, end, _ in ranges[at:]:
+        index = max(bisect_right(ranges, first_offset, key=lambda item: item[0]) - 1, 0)
+        n_lost = 0
+        for first, end, _ in ranges[index:]:
             if first >= end_offset:
                 break
-            lost += max(0, min(end, end_offset) - max(first, first_offset))
-        return lost
+            n_lost += max(0, min(end, end_offset) - max(first, first_offset))
+        return n_lost
 
     def next_readable(self, key: LogKey, offset: int) -> int:
         """Return the first offset from this one on that is not lost: a reader gets past a hole in one step."""
@@ -115,11 +115,11 @@ class DamageLog:
 
     def forget_before(self, key: LogKey, offset: int) -> None:
         """Forget the damage below an offset of a queue: those messages were deleted."""
-        known = self._ranges.pop(key, [])
-        left = [(max(first, offset), end, segment) for first, end, segment in known if end > offset]
-        self._count -= len(known) - len(left)
-        if left:
-            self._ranges[key] = left
+        ranges = self._ranges.pop(key, [])
+        remaining = [(max(first, offset), end, segment) for first, end, segment in ranges if end > offset]
+        self._count -= len(ranges) - len(remaining)
+        if remaining:
+            self._ranges[key] = remaining
 
     def forget(self, key: LogKey) -> None:
         """Forget a queue, whose topic was deleted."""
@@ -128,18 +128,18 @@ class DamageLog:
 
     def report(self) -> tuple[DamagedRange, ...]:
         """Return all ranges, sorted."""
-        return tuple(sorted(_damage(key, known) for key, ranges in self._ranges.items() for known in ranges))
+        return tuple(sorted(_damage(key, damaged) for key, ranges in self._ranges.items() for damaged in ranges))
 
 
-def _damage(key: LogKey, known: _Range) -> DamagedRange:
-    first, end, segment = known
+def _damage(key: LogKey, damaged: _Range) -> DamagedRange:
+    first, end, segment = damaged
     return DamagedRange(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
 
 
-def _outside(known: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+def _outside(ranges: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:
     """Return the parts of [first_offset, end_offset) that are in none of these ranges, which are sorted."""
     parts = []
-    for first, end, _ in known:
+    for first, end, _ in ranges:
         if end <= first_offset or first >= end_offset:
             continue
         if first > first_offset:
@@ -151,10 +151,10 @@ def _outside(known: Iterable[_Range], first_offset: int, end_offset: int) -> lis
 
 
 def _joined(ranges: list[_Range]) -> list[_Range]:
-    joined: list[_Range] = []
+    merged: list[_Range] = []
     for first, end, segment in sorted(ranges):
-        if joined and joined[-1][1] == first and joined[-1][2] == segment:
-            joined[-1] = (joined[-1][0], end, segment)
+        if merged and merged[-1][1] == first and merged[-1][2] == segment:
+            merged[-1] = (merged[-1][0], end, segment)
         else:
-            joined.append((first, end, segment))
-    return joined
+            merged.append((first, end, segment))
+    return merged

@@ -60,30 +60,30 @@ class KnownEnds:
 
 def decode_ends(data: bytes) -> KnownEnds:
     """Read the content of the file, up to the first block that is damaged."""
-    known = KnownEnds()
+    result = KnownEnds()
     if not data.startswith(_MAGIC):
-        known.flaw = "is not a file of ends" if data else "is empty"
-        return known
-    at = len(_MAGIC)
-    while at + _HEAD_BYTES <= len(data):
-        (crc,) = _CRC.unpack_from(data, at)
-        kind, size, position = _BLOCK.unpack_from(data, at + _CRC.size)
-        rows_at, stop = at + _HEAD_BYTES, at + _HEAD_BYTES + size
-        if stop > len(data) or size % _ROW.size or crc32(data[at + _CRC.size : stop]) != crc:
+        result.flaw = "is not a file of ends" if data else "is empty"
+        return result
+    block_at = len(_MAGIC)
+    while block_at + _HEAD_BYTES <= len(data):
+        (crc,) = _CRC.unpack_from(data, block_at)
+        kind, size, position = _BLOCK.unpack_from(data, block_at + _CRC.size)
+        rows_at, stop = block_at + _HEAD_BYTES, block_at + _HEAD_BYTES + size
+        if stop > len(data) or size % _ROW.size or crc32(data[block_at + _CRC.size : stop]) != crc:
             break
         rows = {(topic, queue): offset for topic, queue, offset in _ROW.iter_unpack(data[rows_at:stop])}
         if kind == _FIRSTS:
-            known.min_position, known.firsts = position, rows
+            result.min_position, result.firsts = position, rows
         else:
-            known.position = max(known.position, position)
+            result.position = max(result.position, position)
         if kind == _ENDS:
-            known.ends.update(rows)
+            result.ends.update(rows)
         elif kind == _DROPPED:
-            known.ends = {key: end for key, end in known.ends.items() if key not in rows}
-        at = stop
-    if at < len(data):
-        known.flaw = f"is damaged from byte {at} on"
-    return known
+            result.ends = {key: end for key, end in result.ends.items() if key not in rows}
+        block_at = stop
+    if block_at < len(data):
+        result.flaw = f"is damaged from byte {block_at} on"
+    return result
 
 
 def encode_ends(min_position: int, firsts: Mapping[LogKey, int], position: int, ends: Mapping[LogKey, int]) -> bytes:
@@ -99,8 +99,8 @@ def encode_ends(min_position: int, firsts: Mapping[LogKey, int], position: int, 
 
 def _block(kind: int, position: int, rows: Iterable[tuple[int, int, int]]) -> bytes:
     packed = b"".join([_pack_row(*row) for row in rows])
-    rest = _pack_block(kind, len(packed), position) + packed
-    return _CRC.pack(crc32(rest)) + rest
+    body = _pack_block(kind, len(packed), position) + packed
+    return _CRC.pack(crc32(body)) + body
 
 
 class EndsFile:

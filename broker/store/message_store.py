@@ -207,9 +207,9 @@ class MessageStore(StoreWriter, LogSource):
         if not low <= offset < high:
             return _nothing(offset, low, high)
         if offset >= queue.tail_base:
-            most = self._options.scan_records
+            max_records = self._options.scan_records
             body, count, next_offset = read_tail(
-                queue, offset, max_n=max_n, max_bytes=max_bytes, scan_records=most, tag_hashes=tag_hashes
+                queue, offset, max_n=max_n, max_bytes=max_bytes, scan_records=max_records, tag_hashes=tag_hashes
             )
         else:
             try:
@@ -303,12 +303,12 @@ class MessageStore(StoreWriter, LogSource):
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
-    def trim(self, to_position: int, free: Callable[[int], None] | None = None) -> int:
+    def trim(self, to_position: int, free_space: Callable[[int], None] | None = None) -> int:
         """Remove the oldest segments that end at or before a log position, and return how many.
 
-        The last one that is durable stays. The queues' `min_offset` moves past those removed. `free` is called with a
-        descriptor of each log file, to be closed in a thread: only then does the system free the space, which takes it
-        10 or 20 ms for 64 MiB. Without it, that is done here.
+        The last one that is durable stays. The queues' `min_offset` moves past those removed. `free_space` is called
+        with a descriptor of each log file, to be closed in a thread: only then does the system free the space, which
+        takes it 10 or 20 ms for 64 MiB. Without `free_space`, that is done here.
 
         Raises:
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
@@ -316,7 +316,7 @@ class MessageStore(StoreWriter, LogSource):
         """
         self.check_lock()
         segments = self._log.segments
-        before = len(segments)
+        n_before = len(segments)
         # The segment after them begins with the ends of the queues; the disk must not forget both.
         may_begin = (each.base_position <= to_position and each.synced_size for each in segments[1:])
         count = sum(1 for _ in takewhile(bool, may_begin))
@@ -325,15 +325,15 @@ class MessageStore(StoreWriter, LogSource):
                 self._write_first(segments[count])
             try:
                 for _ in range(count):
-                    self._log.remove_oldest(free)
+                    self._log.remove_oldest(free_space)
             finally:
-                if len(segments) < before:
+                if len(segments) < n_before:
                     self._move_min_offsets()
         except OSError as error:
             raise StoreWriteFailed(
                 f"cannot remove old segments of {self._log.directory} ({error}): check the disk"
             ) from error
-        return before - len(segments)
+        return n_before - len(segments)
 
     def spans(self) -> list[SegmentSpan]:
         """Return all segments, oldest first; the last one is being written and cannot be removed."""
@@ -344,23 +344,23 @@ class MessageStore(StoreWriter, LogSource):
         """Log position of the first byte of the segment that is being written."""
         return self._log.active.base_position
 
-    def first_needed(self, needs: Mapping[LogKey, int], before: int) -> FirstNeeded | None:
+    def first_needed(self, needs: Mapping[LogKey, int], end_position: int) -> FirstNeeded | None:
         """Find the oldest segment that holds a message at or after the first offset that is needed of its queue.
 
-        Only segments that end at or before the log position `before` are looked at, because the others are not about to
-        be removed. Of each, only the ends of its queues are read, which is one part of its index file. A queue that is
-        not in `needs` is not needed.
+        Only segments that end at or before the log position `end_position` are checked, because the others are not
+        about to be removed. Of each, only the ends of its queues are read, which is one part of its index file. A queue
+        that is not in `needs` is not needed.
 
         Raises:
             StoreReadFailed: an I/O error.
         """
         try:
             for segment in self._log.segments[:-1] if needs else ():
-                if segment.end_position > before:
+                if segment.end_position > end_position:
                     break
-                ends = self._log.ends(segment)
+                segment_ends = self._log.ends(segment)
                 for key, offset in needs.items():
-                    if ends.get(key, 0) > offset:
+                    if segment_ends.get(key, 0) > offset:
                         return FirstNeeded(segment.base_position, key)
         except OSError as error:
             raise self._read_error(error) from error

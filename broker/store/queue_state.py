@@ -92,14 +92,14 @@ class HiddenFlushes:
 
     def show(self, position: int) -> dict[QueueState, None]:
         """Show the flushes up to a log position to readers; returns their queues."""
-        shown: dict[QueueState, None] = {}
+        shown_queues: dict[QueueState, None] = {}
         flushes = self._flushes
         while flushes and flushes[0][0] <= position:
             for queue, end_offset in flushes.popleft()[1]:
                 queue.end_offset = end_offset
-                shown[queue] = None
+                shown_queues[queue] = None
         self.shown_position = max(self.shown_position, position)
-        return shown
+        return shown_queues
 
 
 class TailCache:
@@ -142,18 +142,18 @@ def read_tail(
     queue: QueueState, offset: int, *, max_n: int, max_bytes: int, scan_records: int, tag_hashes: frozenset[int] | None
 ) -> tuple[bytes, int, int]:
     """Read records that are in memory, from an offset in the queue's tail; as `LogReader.read`."""
-    found: list[bytes] = []
+    records: list[bytes] = []
     size = 0
     first = offset - queue.tail_base
     last = min(queue.end_offset - queue.tail_base, first + scan_records)
     for record in queue.tail[first:last]:
         if tag_hashes is None or _unpack_tag_hash(record, _TAG_HASH_AT)[0] in tag_hashes:
             size += len(record)
-            if found and size > max_bytes:
+            if records and size > max_bytes:
                 break
-            found.append(record)
-            if len(found) == max_n:
+            records.append(record)
+            if len(records) == max_n:
                 offset += 1
                 break
         offset += 1
-    return b"".join(found), len(found), offset
+    return b"".join(records), len(records), offset

@@ -107,8 +107,8 @@ class LogReader:
     def _report_gap(self, segment: Segment, key: LogKey, offset: int, end_offset: int) -> None:
         """Report the offsets that are missing at the end of the segment before, which was cut short or is gone."""
         segments = self._log.segments
-        before = segments[max(segments.index(segment) - 1, 0)]
-        self._damage.add(before.name, key, offset, end_offset)
+        previous = segments[max(segments.index(segment) - 1, 0)]
+        self._damage.add(previous.name, key, offset, end_offset)
 
     def _pick(
         self,
@@ -122,8 +122,8 @@ class LogReader:
         tag_hashes: frozenset[int] | None,
     ) -> tuple[_Picked, int]:
         """Choose from the index what to fetch; return it with the offset after the last entry looked at."""
-        at = (offset - row.first_offset) * ENTRY_BYTES
-        entries = ENTRY.iter_unpack(row.entries[at : at + look * ENTRY_BYTES])
+        start_byte = (offset - row.first_offset) * ENTRY_BYTES
+        entries = ENTRY.iter_unpack(row.entries[start_byte : start_byte + look * ENTRY_BYTES])
         if tag_hashes is None:
             # Nearly always all entries are picked. This way skips the loop below, a third of the time of such a read.
             positions, lengths, _, _ = columns = tuple(zip(*entries, strict=True))
@@ -171,17 +171,17 @@ class LogReader:
         topic_id, queue_id = key
         count = run_start = run_stop = 0
         for offset, position, length in picked:
-            at = position - start
-            stop = at + length
+            frame_start = position - start
+            stop = frame_start + length
             if (
                 stop <= size
                 and length >= HEADER_BYTES
-                and _unpack_checked(block, at)
-                == (length, crc32(view[at + CRC_FROM : stop]), topic_id, queue_id, offset)
+                and _unpack_checked(block, frame_start)
+                == (length, crc32(view[frame_start + CRC_FROM : stop]), topic_id, queue_id, offset)
             ):
-                if at != run_stop:
+                if frame_start != run_stop:
                     parts.append(block[run_start:run_stop])
-                    run_start = at
+                    run_start = frame_start
                 run_stop = stop
                 count += 1
             else:

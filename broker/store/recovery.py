@@ -49,15 +49,15 @@ class RecoveryReport:
 class Recovery:
     """One opening of a log; `run` fills in the offsets of each queue, and the time of the newest record (0: none)."""
 
-    def __init__(self, log: CommitLog, damage: DamageLog, known: KnownEnds | None) -> None:
-        """`known` is the content of the file of ends; None without one."""
+    def __init__(self, log: CommitLog, damage: DamageLog, known_ends: KnownEnds | None) -> None:
+        """`known_ends` is the content of the file of ends; None without one."""
         self.first_offsets: dict[LogKey, int] = {}
         self.end_offsets: dict[LogKey, int] = {}
         self.last_stored_ms = 0
         self.min_position = 0  # where the log begins, if no file is missing there
         self._log = log
         self._damage = damage
-        self._known = known
+        self._known = known_ends
         self._end_position = 0
         self._last_is_empty = False
         self._scans: list[Scan] = []
@@ -162,64 +162,64 @@ class Recovery:
 
     def _compare_ends(self, bases: list[int]) -> str:
         """Compare the recovered queues with the file of ends; returns why that cannot be done in full, or ""."""
-        known, log = self._known, self._log
+        known_ends, log = self._known, self._log
         self.min_position = bases[0] if bases else 0
-        if known is None:
+        if known_ends is None:
             # As at the first start, and at the first one of a version that has the file.
             return f"{ENDS_NAME} is missing" if bases else ""
-        if bases and known.position < bases[0]:
+        if bases and known_ends.position < bases[0]:
             return f"{ENDS_NAME} is older than the log"
-        self._compare_firsts(known, bases)
+        self._compare_firsts(known_ends, bases)
         found_position = log.written_position if bases else 0
-        lost = {key: end for key, end in known.ends.items() if end > self._end_of(key)}
-        if lost:
-            self._record_lost_ends(lost, is_cut=known.position > found_position)
-        return f"{ENDS_NAME} {known.flaw}" if known.flaw else ""
+        lost_ends = {key: end for key, end in known_ends.ends.items() if end > self._end_of(key)}
+        if lost_ends:
+            self._record_lost_ends(lost_ends, is_cut=known_ends.position > found_position)
+        return f"{ENDS_NAME} {known_ends.flaw}" if known_ends.flaw else ""
 
     def _end_of(self, key: LogKey) -> int:
         """The end of a queue; without any message left, the offset of its first message."""
         first = 0 if self._known is None else self._known.firsts.get(key, 0)
         return max(self.end_offsets.get(key, 0), first)
 
-    def _compare_firsts(self, known: KnownEnds, bases: list[int]) -> None:
-        if bases and known.min_position > bases[0]:
+    def _compare_firsts(self, known_ends: KnownEnds, bases: list[int]) -> None:
+        if bases and known_ends.min_position > bases[0]:
             return  # the end came between the note of a removal and the removal
-        missing = bool(known.firsts) and (not bases or known.min_position < bases[0])
+        missing = bool(known_ends.firsts) and (not bases or known_ends.min_position < bases[0])
         if missing or bases:
-            self.min_position = known.min_position if missing else bases[0]
-        for key, first in known.firsts.items():
-            found = self.first_offsets.get(key)
-            if found is not None and first < found:
-                self._damage.add(segment_name(self.min_position), key, first, found)
+            self.min_position = known_ends.min_position if missing else bases[0]
+        for key, first in known_ends.firsts.items():
+            first_on_disk = self.first_offsets.get(key)
+            if first_on_disk is not None and first < first_on_disk:
+                self._damage.add(segment_name(self.min_position), key, first, first_on_disk)
                 self.first_offsets[key] = first
 
-    def _record_lost_ends(self, lost: dict[LogKey, int], *, is_cut: bool) -> None:
+    def _record_lost_ends(self, lost_ends: dict[LogKey, int], *, is_cut: bool) -> None:
         """Record the lost end of each queue, and let the queue and the log continue after it.
 
         With `is_cut`, the next segment begins where the lost bytes ended: every later start sees that gap.
         """
-        known, log = self._known, self._log
-        assert known is not None
+        known_ends, log = self._known, self._log
+        assert known_ends is not None
         last = log.active if log.segments else None
         is_whole = last is not None and self._is_whole(last)
         # A file that is whole was followed by another one, which is gone.
         name = (
-            segment_name(self._end_position if is_whole else known.min_position)
+            segment_name(self._end_position if is_whole else known_ends.min_position)
             if last is None or is_whole
             else last.name
         )
-        for key, end_offset in lost.items():
+        for key, end_offset in lost_ends.items():
             first_offset = self._end_of(key)
             self._damage.add(name, key, first_offset, end_offset)
             self.end_offsets[key] = end_offset
-            self.first_offsets.setdefault(key, min(known.firsts.get(key, 0), first_offset))
+            self.first_offsets.setdefault(key, min(known_ends.firsts.get(key, 0), first_offset))
             if last is not None and isinstance(last.index, MemoryIndex):
                 # Its index file is still to be written: with the holes in it, every later start names this file.
                 row = last.index.row(key) or last.index.add_row(key, first_offset)
                 last.index.add_holes(row, end_offset - first_offset, last.last_stored_ms)
         if is_cut:
             self._last_is_empty = False  # its name stays its own
-            self._end_position = known.position
+            self._end_position = known_ends.position
 
     def _is_whole(self, segment: Segment) -> bool:
         index = segment.index
@@ -228,11 +228,11 @@ class Recovery:
     def _record_lost_end(self, previous: Segment, segment: Segment) -> None:
         """Compare where the queues ended in one segment with where they go on in the next."""
         log = self._log
-        ends = log.ends(previous)
+        previous_ends = log.ends(previous)
         is_whole = self._is_whole(previous)
         name = segment_name(previous.base_position + previous.size) if is_whole else previous.name
         for key in log.ends(segment):
-            end_offset = ends.get(key, 0)
+            end_offset = previous_ends.get(key, 0)
             first_offset = log.first_offset(segment, key)
             if first_offset <= end_offset:
                 continue

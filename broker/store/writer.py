@@ -180,14 +180,14 @@ class StoreWriter:
         if self._buffer:
             self._append_names({topic_id: name})
 
-    def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
+    def topic_names(self, topic_ids: Collection[int]) -> dict[int, bytes]:
         """Return the names of topic ids that are in the newest segments of earlier runs; it may take seconds.
 
         Raises:
             StoreReadFailed: an I/O error.
         """
         try:
-            return self._log.topic_names(wanted)
+            return self._log.topic_names(topic_ids)
         except OSError as error:
             raise StoreReadFailed(f"cannot read {self._log.directory} ({error}): check the disk") from error
 
@@ -275,8 +275,8 @@ class StoreWriter:
 
     def _write_ends(self, queues: Iterable[QueueState]) -> None:
         """Append the ends of queues to the file `ENDS`, before the producers of their messages get answers."""
-        known = self._queues
-        rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
+        live_queues = self._queues
+        rows = [(*queue.key, queue.end_offset) for queue in queues if live_queues.get(queue.key) is queue]
         self._ends.append_ends(self.shown_position, rows)
         if self._ends.is_stale:
             self._rewrite_ends()
@@ -284,9 +284,9 @@ class StoreWriter:
     def _write_first(self, segment: Segment) -> None:
         """Append to the file `ENDS` that the log begins with a segment, before the older ones are removed."""
         firsts = self._log.firsts(segment)
-        moved = {key: max(queue.min_offset, firsts.get(key, 0)) for key, queue in self._queues.items()}
+        first_offsets = {key: max(queue.min_offset, firsts.get(key, 0)) for key, queue in self._queues.items()}
         self._min_position = segment.base_position
-        self._ends.append_first(segment.base_position, moved)
+        self._ends.append_first(segment.base_position, first_offsets)
 
     def _forget_dropped(self) -> None:
         for queue in self._dropped_in_batch:

@@ -39,8 +39,8 @@ class DamageReports(Feature):
             return  # the features that know the destinations of these messages do not all exist yet
         core, names = self._core, self._topics.names()
         # Messages of an unknown topic are not lost: they were deleted with it.
-        found = [damage for damage in core.store.damage.collect_new() if damage.topic_id in names]
-        for number, damage in enumerate(found):
+        damages = [damage for damage in core.store.damage.collect_new() if damage.topic_id in names]
+        for number, damage in enumerate(damages):
             topic = names[damage.topic_id]
             n, is_logged = damage.n, number < MAX_DAMAGE_LINES
             if is_system_topic(topic):
@@ -62,10 +62,10 @@ class DamageReports(Feature):
                     *(core.name, damage.first_offset, damage.end_offset - 1, topic, damage.queue_id, n),
                     *(self._data_dir / damage.segment, self._remedy()),
                 )
-        if len(found) > MAX_DAMAGE_LINES:
+        if len(damages) > MAX_DAMAGE_LINES:
             logger.warning(
                 "broker %s: %d ranges more, %d messages in all: rlab broker verify %s lists them",
-                *(core.name, len(found) - MAX_DAMAGE_LINES, sum(damage.n for damage in found), self._data_dir),
+                *(core.name, len(damages) - MAX_DAMAGE_LINES, sum(damage.n for damage in damages), self._data_dir),
             )
 
     def _remedy(self) -> str:
@@ -78,16 +78,24 @@ class DamageReports(Feature):
         core, key = self._core, (damage.topic_id, damage.queue_id)
         offsets = range(damage.first_offset, min(damage.end_offset, damage.first_offset + MAX_DAMAGE_OWNERS))
         destinations = (core.features.destination_of(key, offset) for offset in offsets)
-        counts = Counter(found for found in destinations if found is not None)
-        for found, n in counts.items():
-            columns = {"topic": found.topic, **({"group": found.group} if found.group else {})}
-            detail = f"{found.what} in {damage.segment}"
+        counts = Counter(destination for destination in destinations if destination is not None)
+        for destination, n in counts.items():
+            columns = {"topic": destination.topic, **({"group": destination.group} if destination.group else {})}
+            detail = f"{destination.what} in {damage.segment}"
             core.emit(EventKind.MESSAGES_DAMAGED, **columns, queue_id=-1, n=n, detail=detail)
             if is_logged:
                 logger.warning(
                     "broker %s: %d %s for %s%s are damaged or missing in %s, and will not be delivered",
-                    *(core.name, n, found.what, f"topic {found.topic!r}" if found.topic else "a topic that is unknown"),
-                    *(f" of producer group {found.group!r}" if found.group else "", self._data_dir / damage.segment),
+                    *(
+                        core.name,
+                        n,
+                        destination.what,
+                        f"topic {destination.topic!r}" if destination.topic else "a topic that is unknown",
+                    ),
+                    *(
+                        f" of producer group {destination.group!r}" if destination.group else "",
+                        self._data_dir / damage.segment,
+                    ),
                 )
         return counts.total()
 

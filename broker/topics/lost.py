@@ -20,28 +20,28 @@ from model.errors import ConfigError
 from model.topic_route import TopicConfig
 
 
-def lost_topics(queues: Iterable[LogKey], known: Collection[int], last_topic_id: int) -> dict[int, int]:
+def lost_topics(queues: Iterable[LogKey], known_ids: Collection[int], last_topic_id: int) -> dict[int, int]:
     """Return topic id -> least number of queues, of the topics that the metadata has lost."""
-    lost: dict[int, int] = {}
+    queue_counts: dict[int, int] = {}
     for topic_id, queue_id in queues:
-        if topic_id > last_topic_id and topic_id not in known:
-            lost[topic_id] = max(lost.get(topic_id, 0), queue_id + 1)
-    return lost
+        if topic_id > last_topic_id and topic_id not in known_ids:
+            queue_counts[topic_id] = max(queue_counts.get(topic_id, 0), queue_id + 1)
+    return queue_counts
 
 
-def metadata_too_old(path: Path, lost: Mapping[int, int]) -> ConfigError:
+def metadata_too_old(path: Path, unknown_topics: Mapping[int, int]) -> ConfigError:
     """Return the refusal of a metadata file that does not know topics of the log."""
     return ConfigError(
-        f"{path} is older than the messages beside it, which are of topics that it does not know ({_numbers(lost)}): "
-        f"put its newest copy back; or, if there is none, {_RECOVER}"
+        f"{path} is older than the messages beside it, which are of topics that it does not know "
+        f"({_numbers(unknown_topics)}): put its newest copy back; or, if there is none, {_RECOVER}"
     )
 
 
-def metadata_missing(path: Path, lost: Mapping[int, int]) -> ConfigError:
+def metadata_missing(path: Path, unknown_topics: Mapping[int, int]) -> ConfigError:
     """Return the refusal of a data directory whose metadata file is gone."""
     return ConfigError(
-        f"{path} is missing or empty, and there are messages of topics that only it knows ({_numbers(lost)}): put it "
-        f"back, with its -wal file if it had one; or, if it is lost, {_RECOVER}"
+        f"{path} is missing or empty, and there are messages of topics that only it knows "
+        f"({_numbers(unknown_topics)}): put it back, with its -wal file if it had one; or, if it is lost, {_RECOVER}"
     )
 
 
@@ -52,30 +52,33 @@ _RECOVER = (
 _NUMBERS_SHOWN = 5
 
 
-def _numbers(lost: Mapping[int, int]) -> str:
-    more = f" and {len(lost) - _NUMBERS_SHOWN} more" if len(lost) > _NUMBERS_SHOWN else ""
-    return f"number {', '.join(map(str, sorted(lost)[:_NUMBERS_SHOWN]))}{more}"
+def _numbers(unknown_topics: Mapping[int, int]) -> str:
+    more = f" and {len(unknown_topics) - _NUMBERS_SHOWN} more" if len(unknown_topics) > _NUMBERS_SHOWN else ""
+    return f"number {', '.join(map(str, sorted(unknown_topics)[:_NUMBERS_SHOWN]))}{more}"
 
 
 def topics_to_recreate(
-    lost: Mapping[int, int], stored: Mapping[int, TopicConfig], seen: Mapping[int, str], taken: Collection[str]
+    unknown_topics: Mapping[int, int],
+    stored_configs: Mapping[int, TopicConfig],
+    seen_names: Mapping[int, str],
+    taken_names: Collection[str],
 ) -> dict[int, TopicConfig]:
-    """Return topic id -> config of the topics to recreate; their names are unique and not in `taken`.
+    """Return topic id -> config of the topics to recreate; their names are unique and not in `taken_names`.
 
     Args:
-        lost: topic id -> least number of queues.
-        stored: topic id -> config, of the topics whose options the log has stored.
-        seen: topic id -> the topic that its messages name.
-        taken: names of topics that the metadata knows: the offsets of their groups do not belong to a lost topic.
+        unknown_topics: topic id -> least number of queues.
+        stored_configs: topic id -> config, of the topics whose options the log has stored.
+        seen_names: topic id -> the topic that its messages name.
+        taken_names: names of topics that the metadata knows: the offsets of their groups do not belong to a lost topic.
     """
-    names = set(taken)
+    names = set(taken_names)
     configs: dict[int, TopicConfig] = {}
     # The highest id first: if a topic was deleted and recreated, the newer one keeps the name.
-    for topic_id in sorted(lost, reverse=True):
-        queues = lost[topic_id]
-        config = stored.get(topic_id)
+    for topic_id in sorted(unknown_topics, reverse=True):
+        queues = unknown_topics[topic_id]
+        config = stored_configs.get(topic_id)
         if config is None or config.topic in names:
-            name = "" if config is not None else seen.get(topic_id, "")
+            name = "" if config is not None else seen_names.get(topic_id, "")
             if not name or name in names:
                 name = f"recovered-{topic_id}"
             while name in names:

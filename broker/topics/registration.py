@@ -39,9 +39,10 @@ ANY_HOST = ("0.0.0.0", "::", "")
 
 
 class Announcement(NamedTuple):
-    """What registrations say of a broker, and how often.
+    """The data of a broker in its registrations, and how often it registers.
 
-    `version` is that of the first one of this run, and grows over restarts, as the wall clock in milliseconds does.
+    `version` is the version of the first registration of this run. It is the wall clock in milliseconds, so it also
+    grows over restarts.
     `data_id` is a random number of the data directory, by which name servers distinguish two brokers of one name.
     """
 
@@ -56,7 +57,7 @@ class Announcement(NamedTuple):
     is_first_run: bool = False  # whether this is the first run of its data directory
     data_id: int = 0
     key: Key | None = None
-    set_id: int = 0  # of its set of replicas, and what follows; 0 without a set
+    set_id: int = 0  # this field and the next four describe its set of replicas; 0 without one
     epoch: int = 0
     replica_id: int = 0
     role: str = ""
@@ -68,7 +69,7 @@ class RegisteredTopics(Protocol):
     """The topics of a broker."""
 
     def configs(self) -> Iterable[TopicConfig]:
-        """All of them, as they are now."""
+        """The configs of all topics, at this moment."""
         ...
 
 
@@ -76,7 +77,7 @@ class NoTopics:
     """The topics that a replica registers: none, because only the topics of the master count."""
 
     def configs(self) -> Iterable[TopicConfig]:
-        """None."""
+        """No topics."""
         return ()
 
 
@@ -84,28 +85,28 @@ class Registration:
     """The registration of one broker with its name servers."""
 
     def __init__(self, announcement: Announcement, topics: RegisteredTopics) -> None:
-        self._broker = announcement
+        self._announcement = announcement
         self._topics = topics
         self._version = announcement.version  # one up for every change
         self._cause = ""
         self._was_registered = False
         self._name_taken: BrokerNameTaken | None = None
         self._wakes = {address: anyio.Event() for address in announcement.name_servers}
-        self._tried = {address: anyio.Event() for address in announcement.name_servers}
+        self._attempted = {address: anyio.Event() for address in announcement.name_servers}
         self._announced: dict[str, str] = {}
-        self._known: dict[str, None] = {}  # the name servers that have answered
-        self._accepted = anyio.Event()  # set, and replaced, when one has
+        self._registered_at: dict[str, None] = {}  # the name servers that have accepted a registration
+        self._registered = anyio.Event()  # set, and replaced, at each acceptance
         self._rng = random.Random(announcement.name)
         self._recall: Callable[[Connection, Command], object] | None = None
         forwarded = {RequestCode.RECALL_MESSAGE: self._forwarded}
         self._client = RemotingClient(forwarded, on_lost=self._wake, rng=self._rng, key=announcement.key)
 
     @property
-    def known_by(self) -> int:
+    def registered_count(self) -> int:
         """How many name servers have accepted a registration."""
-        return len(self._known)
+        return len(self._registered_at)
 
-    def changed(self, cause: str) -> None:
+    def announce_change(self, cause: str) -> None:
         """Announce the topics again, now, to all name servers."""
         self._version += 1
         self._cause = cause
@@ -135,11 +136,11 @@ class Registration:
         )
 
     def start(self, tasks: TaskGroup, listen: str) -> None:
-        """Begin to register, with retries at a name server that is away. `listen` has the real port."""
+        """Begin to register, and retry at each name server that cannot be reached. `listen` has the real port."""
         for address in self._wakes:
             tasks.start_soon(self._keep_registered, address, listen)
 
-    async def wait_tried(self) -> None:
+    async def wait_attempted(self) -> None:
         """Wait until each name server has answered once or could not be reached.
 
         Raises:
@@ -147,15 +148,15 @@ class Registration:
 
         Cancellation: harmless.
         """
-        for tried in self._tried.values():
-            await tried.wait()
+        for attempted in self._attempted.values():
+            await attempted.wait()
         if self._name_taken is not None:
             raise ConfigError(str(self._name_taken))
 
-    async def wait_known(self) -> None:
+    async def wait_registered(self) -> None:
         """Wait until each name server has accepted a registration once. Cancellation: harmless."""
-        while len(self._known) < len(self._wakes):
-            await self._accepted.wait()
+        while len(self._registered_at) < len(self._wakes):
+            await self._registered.wait()
 
     async def _keep_registered(self, address: str, listen: str) -> None:
         backoff = Backoff()
@@ -167,28 +168,29 @@ class Registration:
             except RlabError as error:
                 if isinstance(error, BrokerNameTaken) and not self._was_registered:
                     self._name_taken = error
-                if isinstance(error, NotMaster) and self._broker.on_deposed is not None:
-                    self._broker.on_deposed(error)
-                logger.warning("%s: not registered with name server %s: %s", self._broker.name, address, error)
-                # A back-off of our own: the client's does not count a name server that answers, and refuses.
+                if isinstance(error, NotMaster) and self._announcement.on_deposed is not None:
+                    self._announcement.on_deposed(error)
+                logger.warning("%s: not registered with name server %s: %s", self._announcement.name, address, error)
+                # The back-off of the client counts only failed connections. This one also counts a name server that
+                # answers with a refusal.
                 now = anyio.current_time()
                 backoff.failed(now, self._rng)
                 wait_s = min(max(backoff.wait_s(now), self._client.backoff_s(address)), REGISTER_RETRY_MAX_S)
                 if self._client.connected(address) is None:
-                    self._client.drop(address)  # with its back-off, which may be longer than that
-                self._tried[address].set()
+                    self._client.drop(address)  # forgets its back-off, which may exceed the maximum above
+                self._attempted[address].set()
                 # A change does not end this wait: else each new topic would cause an attempt. The next attempt has all
                 # changes.
                 await anyio.sleep(wait_s)
                 continue
             self._was_registered = True
             backoff = Backoff()
-            self._tried[address].set()
-            with anyio.move_on_after(self._broker.register_interval_s):
+            self._attempted[address].set()
+            with anyio.move_on_after(self._announcement.register_interval_s):
                 await self._wakes[address].wait()
 
     async def _register(self, address: str, listen: str) -> None:
-        broker = self._broker
+        broker = self._announcement
         connection = await self._client.connect(address)
         advertised = broker.advertise or _seen_from(connection.local_host, listen)
         if address not in self._announced and _is_local_only(advertised, connection.local_host):
@@ -207,21 +209,21 @@ class Registration:
             "address": advertised,
             "version": self._version,
             "expiry_ms": int(broker.expiry_s * 1000),
-            "newcomer": broker.is_first_run and address not in self._known,
+            "newcomer": broker.is_first_run and address not in self._registered_at,
             "data_id": broker.data_id,
             "cause": self._cause,
-            **self._of_set(),
+            **self._replica_fields(),
         }
         if any(topic.message_type for topic in topics):
             header["message_types"] = "".join(str(int(topic.message_type)) for topic in topics)
         body = msgpack.packb([topic.to_wire() for topic in topics])
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, body)
-        self._known[address] = None
-        self._accepted.set()
-        self._accepted = anyio.Event()
+        self._registered_at[address] = None
+        self._registered.set()
+        self._registered = anyio.Event()
 
-    def _of_set(self) -> dict[str, object]:
-        broker = self._broker
+    def _replica_fields(self) -> dict[str, object]:
+        broker = self._announcement
         if not broker.set_id:
             return {}
         fields: dict[str, object] = {"set_id": broker.set_id, "replica_id": broker.replica_id, "role": broker.role}
@@ -234,11 +236,11 @@ class Registration:
     @property
     def has_name_servers(self) -> bool:
         """Whether there is a name server to register with."""
-        return bool(self._broker.name_servers)
+        return bool(self._announcement.name_servers)
 
     def own_route(self, config: TopicConfig, address: str) -> TopicRoute:
         """The route of a topic at this broker alone, which its clients reach at an address."""
-        broker = self._broker
+        broker = self._announcement
         return TopicRoute(
             topic=config.topic,
             queues=(config.at_broker(broker.name),),
@@ -255,7 +257,7 @@ class Registration:
         """The route of a topic, from the first name server that answers.
 
         Raises:
-            TopicNotExist: it has none.
+            TopicNotExist: the topic has no route.
             RlabError: no name server could be asked.
 
         Cancellation: harmless.
@@ -265,8 +267,8 @@ class Registration:
 
     async def _ask(self, code: RequestCode, header: dict[str, object], why: str) -> Command:
         """The answer of the first name server that has one; a refusal for which the caller is to blame is one."""
-        failure: RlabError = ConnectFailed(f"{self._broker.name} has no name server to ask {why}")
-        for address in self._broker.name_servers:
+        failure: RlabError = ConnectFailed(f"{self._announcement.name} has no name server to ask {why}")
+        for address in self._announcement.name_servers:
             try:
                 return await self._client.request(address, code, header)
             except (UsageError, NegativeAnswer):
@@ -276,12 +278,14 @@ class Registration:
         raise failure
 
     async def stop(self) -> None:
-        """Unregister from every name server, then close. At one that cannot be reached the broker expires.
+        """Unregister from every name server, then close.
+
+        A name server that cannot be reached removes the broker after `expiry_s`.
 
         Cancellation: harmless.
         """
-        broker = self._broker
-        with anyio.move_on_after(REQUEST_TIMEOUT_S / 3):
+        broker = self._announcement
+        with anyio.move_on_after(REQUEST_TIMEOUT_S / 3):  # a name server that does not answer must not delay the stop
             async with anyio.create_task_group() as tasks:
                 for address, advertised in self._announced.items():
                     header = {"broker_name": broker.name, "broker_id": broker.broker_id, "address": advertised}
@@ -294,15 +298,15 @@ class Registration:
         try:
             await self._client.request(address, RequestCode.UNREGISTER_BROKER, header)
         except RlabError as error:
-            logger.warning("%s could not unregister from %s: %s", self._broker.name, address, error)
+            logger.warning("%s could not unregister from %s: %s", self._announcement.name, address, error)
 
 
 def _is_local_only(advertised: str, local_host: str) -> bool:
-    """Whether an address leads to this machine only from itself, while the connection to a name server leaves it."""
+    """Whether only processes of this machine reach the address, although the name server is on another machine."""
     return is_loopback(parse_address(advertised)[0]) and not is_loopback(local_host)
 
 
 def _seen_from(local_host: str, listen: str) -> str:
-    """The address at which a name server sees a broker that listens on all interfaces: the one of the route to it."""
+    """The listening address. If it is that of all interfaces, the host is that of the connection to the name server."""
     host, port = parse_address(listen)
     return format_address(local_host if host in ANY_HOST else host, port)

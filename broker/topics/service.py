@@ -62,11 +62,11 @@ class Topics(Feature):
             self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)), sharers.get(topic_id, 0))
             core.store.name_topic(topic_id, config)
         self.table.restore_last_topic_id(self._last_id.read())
-        lost = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
-        if lost and not recover_topics:
-            raise metadata_too_old(metadata.path, lost)
-        self.recreated = bool(lost)  # in this run, from the log, because the metadata had lost some
-        self._recreate(lost)
+        unknown_topics = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
+        if unknown_topics and not recover_topics:
+            raise metadata_too_old(metadata.path, unknown_topics)
+        self.recreated = bool(unknown_topics)  # in this run, from the log, because the metadata had lost some
+        self._recreate(unknown_topics)
         self._drop_unknown()
         for entry in self.table.add_system_topics():
             self._save(entry)
@@ -91,28 +91,30 @@ class Topics(Feature):
         except StoreError as error:
             logger.error("they could not be dropped now: %s", error)
 
-    def _recreate(self, lost: Mapping[int, int]) -> None:
+    def _recreate(self, unknown_topics: Mapping[int, int]) -> None:
         """Recreate the topics that the metadata has lost, from the names and options in the log."""
-        if not lost:
+        if not unknown_topics:
             return
-        stored = {
+        stored_configs = {
             topic_id: TopicConfig.from_wire(msgpack.unpackb(name))
-            for topic_id, name in self._core.store.topic_names(lost).items()
+            for topic_id, name in self._core.store.topic_names(unknown_topics).items()
         }
-        seen = {topic_id: self._sent_to(topic_id) for topic_id in lost.keys() - stored.keys()}
-        for topic_id, config in sorted(topics_to_recreate(lost, stored, seen, self.table.names().values()).items()):
+        seen_names = {topic_id: self._sent_to(topic_id) for topic_id in unknown_topics.keys() - stored_configs.keys()}
+        for topic_id, config in sorted(
+            topics_to_recreate(unknown_topics, stored_configs, seen_names, self.table.names().values()).items()
+        ):
             self.table.restore(topic_id, config)
             self._save(self.table.existing(config.topic))
             logger.warning(
                 "topic id %d is made again as %r with %d queues%s",
                 *(topic_id, config.topic, queue_count(config)),
-                "" if topic_id in stored else ": the log has stored no options of it, so check them",
+                "" if topic_id in stored_configs else ": the log has stored no options of it, so check them",
             )
         logger.warning(
             "topics made again from the log: %d; what the metadata knew of groups is no longer there, so a group "
             "begins where its start offset says. Reset groups with 'rlab group reset', then start the broker again: "
             "until then retention deletes nothing",
-            len(lost),
+            len(unknown_topics),
         )
 
     def _sent_to(self, topic_id: int) -> str:
@@ -144,8 +146,8 @@ class Topics(Feature):
         topic = request.header["topic"]
         if not self.registration.has_name_servers:
             config = self.table.existing(topic).config
-            own = format_address(connection.local_host, connection.local_port)
-            return Reply({}, msgpack.packb(self.registration.own_route(config, own).to_wire()))
+            own_address = format_address(connection.local_host, connection.local_port)
+            return Reply({}, msgpack.packb(self.registration.own_route(config, own_address).to_wire()))
         return Reply({}, msgpack.packb((await self.registration.route(topic)).to_wire()))
 
     def update_and_create(self, connection: Connection, request: Command) -> None:
@@ -153,8 +155,8 @@ class Topics(Feature):
         header = request.header
         topic, message_type = header["topic"], header.get("message_type")
         if message_type is None:
-            known = self.table.get(topic)
-            message_type = MessageType.MIXED if known is None else known.config.message_type
+            existing = self.table.get(topic)
+            message_type = MessageType.MIXED if existing is None else existing.config.message_type
         elif message_type and is_group_topic(topic):
             raise IllegalOperation(f"topic {topic!r} takes messages of every type, as they come from other topics")
         config = checked_topic_config(
@@ -257,4 +259,4 @@ class Topics(Feature):
         core = self._core
         core.barrier.metadata_changed()
         cause = core.emit(EventKind.ROUTE_CHANGED, cause=cause, topic=topic, n=read_queue_nums, detail=detail)
-        self.registration.changed(cause)
+        self.registration.announce_change(cause)

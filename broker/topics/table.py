@@ -77,12 +77,12 @@ class TopicTable:
 
     def add_system_topics(self) -> list[TopicEntry]:
         """Make the topics that every broker has, where they are missing; returns the new ones."""
-        wanted = [
+        system_configs = [
             TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1),
             TopicConfig(topic=SCHEDULE_TOPIC, read_queue_nums=2, write_queue_nums=2, perm=Perm.NONE),
         ]
         if self._auto_create:
-            wanted.append(
+            system_configs.append(
                 TopicConfig(
                     topic=TEMPLATE_TOPIC,
                     read_queue_nums=TEMPLATE_TOPIC_QUEUES,
@@ -90,7 +90,7 @@ class TopicTable:
                     perm=READ_WRITE | Perm.INHERIT,
                 )
             )
-        return [self._put(config) for config in wanted if config.topic not in self._topics]
+        return [self._put(config) for config in system_configs if config.topic not in self._topics]
 
     def get(self, topic: str) -> TopicEntry | None:
         """The entry of a topic, or None."""

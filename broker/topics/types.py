@@ -35,18 +35,18 @@ def message_type_of_payload(payload: bytes, *, is_delayed: bool = False, is_half
 
 
 def check_type(
-    topic: str, taken: MessageType, payload: bytes, *, is_delayed: bool = False, is_half: bool = False
+    topic: str, topic_type: MessageType, payload: bytes, *, is_delayed: bool = False, is_half: bool = False
 ) -> None:
-    """Check that a topic of the type `taken` takes a message.
+    """Check that a topic of the type `topic_type` takes a message.
 
     Raises:
         MessageIllegal: it takes messages of another type.
     """
-    found = message_type_of_payload(payload, is_delayed=is_delayed, is_half=is_half)
-    if taken not in (MessageType.MIXED, found):
+    actual = message_type_of_payload(payload, is_delayed=is_delayed, is_half=is_half)
+    if topic_type not in (MessageType.MIXED, actual):
         raise MessageIllegal(
-            f"topic {topic!r} takes {taken.name} messages only, and this is a {found.name} message: {_WAYS[taken]}, or "
-            f"change the topic with 'rlab topic set {topic} --message-type MIXED'"
+            f"topic {topic!r} takes {topic_type.name} messages only, and this is a {actual.name} message: "
+            f"{_WAYS[topic_type]}, or change the topic with 'rlab topic set {topic} --message-type MIXED'"
         )
 
 

@@ -83,28 +83,28 @@ class TransactionChecks(Feature):
             return
         offsets, max_bytes = [each.offset for each in askable], CHECKED_BYTES_AT_ONCE
         try:
-            found, rest = self._transactions.log.read_some(offsets, max_bytes=max_bytes, at_a_time=_READ_AT_A_TIME)
+            messages, unread = self._transactions.log.read_some(offsets, max_bytes=max_bytes, at_a_time=_READ_AT_A_TIME)
         except StoreError as error:
             logger.error("broker %s: half messages could not be read: %s", self._core.name, error)
             self._table.later(offsets, now + _RETRY_S)
             return
-        self._table.later(rest, now)
-        askable = askable[: len(askable) - len(rest)]
-        self._abandon([each for each in askable if each.give_up or each.offset not in found], found, now)
-        self._ask([each for each in askable if not each.give_up and each.offset in found], found, now)
+        self._table.later(unread, now)
+        askable = askable[: len(askable) - len(unread)]
+        self._abandon([each for each in askable if each.give_up or each.offset not in messages], messages, now)
+        self._ask([each for each in askable if not each.give_up and each.offset in messages], messages, now)
 
-    def _ask(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
+    def _ask(self, due: Sequence[DueHalf], messages: Mapping[int, HalfMessage], now: float) -> None:
         if now >= self._forgive_at:
             self._forgive_at = now + self._table.options.check_interval_s
             self._transactions.unanswered.clear()
-        asked = [each.offset for each in due if self._ask_one(each.offset, each.half, found[each.offset])]
-        if asked:
+        asked_offsets = [each.offset for each in due if self._ask_one(each.offset, each.half, messages[each.offset])]
+        if asked_offsets:
             # The count is stored, or a restart would begin to count again; no request waits for that write.
-            self._transactions.log.append_mark(MarkKind.CHECKED, asked)
+            self._transactions.log.append_mark(MarkKind.CHECKED, asked_offsets)
             self._core.barrier.metadata_changed()
-            self._table.checked(asked, now)
-        sent = frozenset(asked)
-        self._table.later([each.offset for each in due if each.offset not in sent], now + _RETRY_S)
+            self._table.checked(asked_offsets, now)
+        asked_set = frozenset(asked_offsets)
+        self._table.later([each.offset for each in due if each.offset not in asked_set], now + _RETRY_S)
 
     def _ask_one(self, offset: int, half: OpenHalf, message: HalfMessage) -> bool:
         """Send a check to a producer of the group; returns whether there was one to send it to."""
@@ -121,8 +121,8 @@ class TransactionChecks(Feature):
             client = self._groups.clients[number]
             if unanswered.get(number, 0) >= MAX_WAITING_CHECKS:
                 continue  # it would drop the check, and that would count
-            asked = {**header, "client_id": client.client_id}
-            if client.connection.notify(RequestCode.CHECK_TRANSACTION_STATE, asked, message.payload):
+            check_header = {**header, "client_id": client.client_id}
+            if client.connection.notify(RequestCode.CHECK_TRANSACTION_STATE, check_header, message.payload):
                 unanswered[number] = unanswered.get(number, 0) + 1
                 self._core.emit(
                     EventKind.TRANSACTION_CHECKED,
@@ -136,7 +136,7 @@ class TransactionChecks(Feature):
                 return True
         return False
 
-    def _abandon(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
+    def _abandon(self, due: Sequence[DueHalf], messages: Mapping[int, HalfMessage], now: float) -> None:
         """Move messages to the topic where an operator finds them; a damaged one is only counted and logged."""
         if not due:
             return
@@ -149,7 +149,7 @@ class TransactionChecks(Feature):
             self._table.later([each.offset for each in due], now + _RETRY_S)
             return
         for offset, half, why in due:
-            message = found.get(offset)
+            message = messages.get(offset)
             reason = {AbandonReason.CHECKS: f"{half.checks} checks", AbandonReason.AGE: "age"}.get(why, "damaged")
             fate = f"goes to topic {ABANDONED_TOPIC}" if message is not None else "cannot be read"
             text = "broker %s: the transaction at %d of producer group %r is abandoned (%s); its message %s"
@@ -193,18 +193,18 @@ class TransactionChecks(Feature):
         halves = sorted((offset, half) for offset, half in self._table if half.group == group)
         if not members and not halves:
             raise GroupNotExist(f"producer group {group!r} has no member and no open transaction on this broker")
-        shown = halves[:MAX_SHOWN_TRANSACTIONS]
-        found = self._transactions.log.read([offset for offset, _ in shown]) if shown else {}
+        shown_halves = halves[:MAX_SHOWN_TRANSACTIONS]
+        messages = self._transactions.log.read([offset for offset, _ in shown_halves]) if shown_halves else {}
         now = self._core.loop.time()
         rows = [
             (
-                message_id_of(found[offset].payload),
-                found[offset].topic,
+                message_id_of(messages[offset].payload),
+                messages[offset].topic,
                 now - half.born,
                 half.checks,
                 -1.0 if half.waits else max(0.0, half.due - now),
             )
-            for offset, half in shown
-            if offset in found
+            for offset, half in shown_halves
+            if offset in messages
         ]
         return Reply({}, msgpack.packb((members, rows, len(halves))))

@@ -102,13 +102,13 @@ class HalfLog:
     def append_published(self, kind: MarkKind, published: Sequence[PublishedHalf]) -> None:
         """Buffer a mark, and behind it the messages that it publishes."""
         store = self._store
-        ends: dict[tuple[int, int], int] = {}
+        next_offsets: dict[tuple[int, int], int] = {}
         targets: list[tuple[int, int, int]] = []
         for _, _, _, topic_id, queue_id in published:
-            offset = ends.get((topic_id, queue_id))
+            offset = next_offsets.get((topic_id, queue_id))
             if offset is None:
                 offset = store.next_offset(topic_id, queue_id)
-            ends[(topic_id, queue_id)] = offset + 1
+            next_offsets[(topic_id, queue_id)] = offset + 1
             targets.append((topic_id, queue_id, offset))
         mark = Mark(kind, tuple(each.offset for each in published), tuple(targets))
         store.append(self.topic_id, MARKS, encode_mark(mark), 0)
@@ -133,21 +133,21 @@ class HalfLog:
         Raises:
             StoreReadFailed: an I/O error.
         """
-        found: dict[int, HalfMessage] = {}
+        halves: dict[int, HalfMessage] = {}
         first, end = min(offsets), max(offsets) + 1
-        wanted = frozenset(offsets)
-        if end - first <= _SPARSE * len(wanted):
+        wanted_offsets = frozenset(offsets)
+        if end - first <= _SPARSE * len(wanted_offsets):
             # Those of one producer lie side by side: one read for all.
             result = self._store.read(self.topic_id, HALVES, first, max_n=end - first, max_bytes=MAX_PULL_BYTES)
             for record in iter_records(result.body):
-                if record.queue_offset in wanted and (half := decode_half(record.payload)) is not None:
-                    found[record.queue_offset] = half
-        for offset in wanted - found.keys():
-            one = self._store.read_one(self.topic_id, HALVES, offset)
-            half = None if one is None else decode_half(one.payload)
+                if record.queue_offset in wanted_offsets and (half := decode_half(record.payload)) is not None:
+                    halves[record.queue_offset] = half
+        for offset in wanted_offsets - halves.keys():
+            half_record = self._store.read_one(self.topic_id, HALVES, offset)
+            half = None if half_record is None else decode_half(half_record.payload)
             if half is not None:
-                found[offset] = half
-        return found
+                halves[offset] = half
+        return halves
 
     def read_some(
         self, offsets: Sequence[int], *, max_bytes: int, at_a_time: int
@@ -156,15 +156,15 @@ class HalfLog:
 
         This many messages are read before their bytes are counted; each may have 4 MiB.
         """
-        found: dict[int, HalfMessage] = {}
+        halves: dict[int, HalfMessage] = {}
         n_bytes = 0
-        for at in range(0, len(offsets), at_a_time):
+        for i in range(0, len(offsets), at_a_time):
             if n_bytes >= max_bytes:
-                return found, offsets[at:]
-            part = self.read(offsets[at : at + at_a_time])
+                return halves, offsets[i:]
+            part = self.read(offsets[i : i + at_a_time])
             n_bytes += sum(len(half.payload) for half in part.values())
-            found |= part
-        return found, ()
+            halves |= part
+        return halves, ()
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -210,12 +210,12 @@ class HalfLog:
     def _recover(self) -> int:
         """Fill the table; returns from where on a restart would have to read the half messages."""
         store, table = self._store, self._table
-        ends = (store.max_offset(self.topic_id, HALVES), store.max_offset(self.topic_id, MARKS))
-        noted = _Snapshot(0, 0, msgpack.packb([[], []]))
+        end_offsets = (store.max_offset(self.topic_id, HALVES), store.max_offset(self.topic_id, MARKS))
+        snapshot = _Snapshot(0, 0, msgpack.packb([[], []]))
         for _, data in self._rows.rows():
             stored: Any = msgpack.unpackb(data)
-            noted = _Snapshot(*stored)
-        low = noted._replace(halves=min(noted.halves, ends[0]), marks=min(noted.marks, ends[1]))
+            snapshot = _Snapshot(*stored)
+        low = snapshot._replace(halves=min(snapshot.halves, end_offsets[0]), marks=min(snapshot.marks, end_offsets[1]))
         self._restore(low)
         expected = max(low.halves, store.min_offset(self.topic_id, HALVES))
         for record in records_from(store, self.topic_id, HALVES, low.halves):
@@ -223,19 +223,21 @@ class HalfLog:
             expected = record.queue_offset + 1
             if (half := decode_half(record.payload)) is not None:
                 table.add(record.queue_offset, self._open_half(half, record.stored_ms, record.tag_hash))
-        self._report_lost(expected, ends[0])
+        self._report_lost(expected, end_offsets[0])
         last: Mark | None = None
         for record in records_from(store, self.topic_id, MARKS, low.marks):
             last = decode_mark(record.payload)
             if last is not None:
                 self._apply(last, record.stored_ms)
-        if ends[1] and last is None:
-            newest = store.read_one(self.topic_id, MARKS, ends[1] - 1)
+        if end_offsets[1] and last is None:
+            newest = store.read_one(self.topic_id, MARKS, end_offsets[1] - 1)
             last = None if newest is None else decode_mark(newest.payload)
         if last is not None:
             self._publish_missing(last)
-        if low != noted:
-            logger.warning("half messages were lost with the end of the log: %s was stored, it has %s", noted[:2], ends)
+        if low != snapshot:
+            logger.warning(
+                "half messages were lost with the end of the log: %s was stored, it has %s", snapshot[:2], end_offsets
+            )
             self._save(self._snapshot())
         return low.halves
 
@@ -285,8 +287,8 @@ class HalfLog:
         names = self._topics.names()
         missing = [
             (offset, topic_id, queue_id)
-            for offset, (topic_id, queue_id, at) in zip(mark.offsets, mark.targets, strict=False)
-            if topic_id in names and self._store.read_one(topic_id, queue_id, at) is None
+            for offset, (topic_id, queue_id, target_offset) in zip(mark.offsets, mark.targets, strict=False)
+            if topic_id in names and self._store.read_one(topic_id, queue_id, target_offset) is None
         ]
         if not missing:
             return

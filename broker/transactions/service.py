@@ -1,7 +1,8 @@
 """The transactions of a broker: half messages arrive, are ended by their producers, and are published or not.
 
-RocketMQ: TransactionalMessageServiceImpl, EndTransactionProcessor. There an end is one-way, and a check repairs a lost
-one. Here the broker may answer an end, so that the producer knows the result; checks repair the others.
+RocketMQ: TransactionalMessageServiceImpl, EndTransactionProcessor. In RocketMQ, END_TRANSACTION is one-way;
+if it is lost, a check finds out. Here the producer may ask for an answer, so that it knows the result. If it does not,
+a check finds out, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 
-_new_tuple = tuple.__new__
-"""The constructor of a named tuple is Python code; this makes the same in a third of the time."""
+_make_tuple = tuple.__new__
+"""The constructor of a named tuple is Python code; `tuple.__new__` makes the same object in a third of the time."""
 _STATES = frozenset(map(int, TransactionState))
 _EVENTS = {
     MarkKind.COMMITTED: EventKind.TRANSACTION_COMMITTED,
@@ -63,7 +64,7 @@ class Transactions(Feature):
         self._topics = topics
         self._groups = groups
         self.unanswered: dict[int, int] = {}  # number of a client -> checks that it has not answered
-        self.ended = dict.fromkeys(_EVENTS, 0)  # how many in this run
+        self.ended_counts = dict.fromkeys(_EVENTS, 0)  # in this run
         self._dropped = LogLines()
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
@@ -71,7 +72,7 @@ class Transactions(Feature):
         return {RequestCode.SEND_HALF_MESSAGE: self.send_half, RequestCode.END_TRANSACTION: self.end}
 
     def needed_from(self) -> dict[LogKey, int]:
-        """The first half message that is open, or whose end is not written."""
+        """The log is needed from this half message on: the first that is open, or whose end is not written."""
         first = self.table.first()
         return {(self.log.topic_id, HALVES): self.log.end if first is None else first}
 
@@ -93,29 +94,29 @@ class Transactions(Feature):
         )
 
     def destination_of(self, key: LogKey, offset: int) -> Destination | None:
-        """The topic, if it can be read, and the producer group of a damaged half message that may be committed yet."""
+        """The topic, if readable, and the producer group of a damaged half message; None if that has ended."""
         if key != (self.log.topic_id, HALVES):
             return None
-        known = self.table.get(offset)
-        if known is None and offset not in self.log.lost:
+        open_half = self.table.get(offset)
+        if open_half is None and offset not in self.log.lost:
             return None  # its transaction has ended
         half = decode_half(read_remains(self._core.store.log, key, offset))
         if half is None or self._topics.table.get(half.topic) is None:
-            return Destination("half messages", "", "" if known is None else known.group)
-        return Destination("half messages", half.topic, half.group if known is None else known.group)
+            return Destination("half messages", "", "" if open_half is None else open_half.group)
+        return Destination("half messages", half.topic, half.group if open_half is None else open_half.group)
 
     def stats(self) -> dict[str, int]:
-        """How many transactions are open, and what became of the others in this run."""
+        """How many transactions are open, and how the others have ended in this run."""
         return {
             "open_transactions": len(self.table),
             "waiting_transactions": sum(self.table.waiting().values()),
-            "committed_transactions": self.ended[MarkKind.COMMITTED],
-            "rolled_back_transactions": self.ended[MarkKind.ROLLED_BACK],
-            "given_up_transactions": self.ended[MarkKind.ABANDONED],
+            "committed_transactions": self.ended_counts[MarkKind.COMMITTED],
+            "rolled_back_transactions": self.ended_counts[MarkKind.ROLLED_BACK],
+            "given_up_transactions": self.ended_counts[MarkKind.ABANDONED],
         }
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the checks that a producer has not answered."""
+        """Forget the unanswered checks of the first client of the connection; a timer forgets those of the others."""
         self.unanswered.pop(connection.number, None)
 
     def close(self) -> None:
@@ -147,20 +148,20 @@ class Transactions(Feature):
         self.table.check_room(len(rows), sharer)
         core, options = self._core, self.table.options
         number, client = self._groups.client_on(connection, request.header.get("client_id"))
-        (topic, queue_id), *others = queues
+        (topic, queue_id), *other_queues = queues
         cause = core.emit(
             EventKind.HALF_STORED,
             group=group,
             topic=topic,
-            queue_id=-1 if others else queue_id,
+            queue_id=-1 if other_queues else queue_id,
             client=_id_of(client),
             offset=self.log.next_offset,
             n=len(rows),
         )
         first = self.log.append_halves(
-            [_new_tuple(HalfMessage, (group, *row[:-1], cause, row[-1])) for row in rows], sharer.number
+            [_make_tuple(HalfMessage, (group, *row[:-1], cause, row[-1])) for row in rows], sharer.number
         )
-        self.table.shares.add(sharer.number, len(rows))  # their share, until they are written and open
+        self.table.shares.add(sharer.number, len(rows))  # reserved until they are written: then the table counts them
         born = core.loop.time()
         waits_s = [options.timeout_s if row[3] < 0 else row[3] / 1000 for row in rows]
 
@@ -173,43 +174,45 @@ class Transactions(Feature):
 
         core.barrier.after_append(written, HALF_TOPIC, HALVES)
 
-    def _opened(self, first: int, like: OpenHalf, waits_s: Sequence[float]) -> None:
+    def _opened(self, first: int, template: OpenHalf, waits_s: Sequence[float]) -> None:
         if len(set(waits_s)) == 1:
-            like.due = like.born + waits_s[0]
-            self.table.add_batch(first, len(waits_s), like)
+            template.due = template.born + waits_s[0]
+            self.table.add_batch(first, len(waits_s), template)
         else:
             for offset, wait_s in enumerate(waits_s, first):
-                self.table.add(offset, replace(like, due=like.born + wait_s))
-        self._core.driver.wake_by(like.born + min(waits_s))
+                self.table.add(offset, replace(template, due=template.born + wait_s))
+        self._core.driver.wake_by(template.born + min(waits_s))
         self.log.progressed()
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
     def end(self, connection: Connection, request: Command) -> None:
-        """Commit or roll back half messages; responds once that is written. Idempotent."""
+        """Commit, roll back or leave open half messages. Responds once the ends are written. Idempotent."""
         group, rows = request.header["group"], rows_of(request)
         wrong = next((state for _, _, state in rows if state not in _STATES), None)
         if wrong is not None:
             raise InvalidParameter(f"END_TRANSACTION: a state is 0 (unknown), 8 (commit) or 12 (rollback), got {wrong}")
-        named = self._named(rows)
-        found, rest = self.log.read_some(list(named), max_bytes=MAX_ENDED_BYTES, at_a_time=ROWS_PER_REQUEST)
-        if rest:
+        stored_offsets = self._stored_offsets(rows)
+        halves, unread = self.log.read_some(list(stored_offsets), max_bytes=MAX_ENDED_BYTES, at_a_time=ROWS_PER_REQUEST)
+        if unread:
             raise MessageIllegal(
-                f"{len(named) - len(rest)} of the messages that this request ends have {MAX_ENDED_BYTES} bytes or "
-                "more: end the others in another request"
+                f"{len(stored_offsets) - len(unread)} of the messages that this request ends have {MAX_ENDED_BYTES} "
+                "bytes or more: end the others in another request"
             )
         outcomes: list[int] = []
         ending: dict[TransactionState, dict[int, HalfMessage]] = {}
         for offset, message_id, state in rows:
-            half = found.get(offset)
+            half = halves.get(offset)
             is_open = self.table.get(offset) is not None
             # The id is the last field of a payload, so this needs no decoding.
             if half is not None and not (half.group == group and half.payload.endswith(message_id.encode())):
                 outcomes.append(EndOutcome.NOT_FOUND)
             elif half is None:
                 # Not readable: damaged while open, never written, or ended and deleted by retention.
-                outcomes.append(EndOutcome.NOT_FOUND if is_open or offset not in named else EndOutcome.ENDED_BEFORE)
-            elif not is_open or any(offset in others for others in ending.values()):
+                outcomes.append(
+                    EndOutcome.NOT_FOUND if is_open or offset not in stored_offsets else EndOutcome.ENDED_BEFORE
+                )
+            elif not is_open or any(offset in ending_halves for ending_halves in ending.values()):
                 # Ended by an earlier request, or by an earlier row of this one.
                 outcomes.append(EndOutcome.ENDED_BEFORE)
             else:
@@ -223,12 +226,13 @@ class Transactions(Feature):
             self.unanswered[number] = max(0, self.unanswered.get(number, 0) - len(rows))
         if rolled_back := ending.get(TransactionState.ROLLBACK):
             self.drop(MarkKind.ROLLED_BACK, list(rolled_back.items()), reason, client)
-        lost: frozenset[int] = frozenset()
+        topicless: frozenset[int] = frozenset()
         if committed := ending.get(TransactionState.COMMIT):
-            lost = self._commit(committed, reason, client)
-        if lost:
+            topicless = self._commit(committed, reason, client)
+        if topicless:
             outcomes = [
-                EndOutcome.NOT_FOUND if row[0] in lost else outcome for row, outcome in zip(rows, outcomes, strict=True)
+                EndOutcome.NOT_FOUND if row[0] in topicless else outcome
+                for row, outcome in zip(rows, outcomes, strict=True)
             ]
 
         def written(failure: RlabError | None) -> None:
@@ -236,22 +240,22 @@ class Transactions(Feature):
 
         self._core.barrier.after_append(written, HALF_TOPIC, HALVES)
 
-    def _named(self, rows: Sequence[tuple[int, str, int]]) -> dict[int, None]:
-        """The offsets that a request names, and that have a half message or had one."""
+    def _stored_offsets(self, rows: Sequence[tuple[int, str, int]]) -> dict[int, None]:
+        """The offsets of the request below the end of the half log, without repetitions."""
         end = self.log.end
         return {offset: None for offset, _, _ in rows if offset < end}
 
     def _commit(self, committed: Mapping[int, HalfMessage], reason: str, client: str) -> frozenset[int]:
         """Publish committed messages; returns those whose topic was deleted, which are abandoned."""
-        known = self._topics.table.get
-        entries = {topic: known(topic) for topic in {half.topic: None for half in committed.values()}}
-        lost = [(offset, half) for offset, half in committed.items() if entries[half.topic] is None]
-        if lost:
+        entry_of = self._topics.table.get
+        entries = {topic: entry_of(topic) for topic in {half.topic: None for half in committed.values()}}
+        topicless = [(offset, half) for offset, half in committed.items() if entries[half.topic] is None]
+        if topicless:
             text = "%d committed messages are dropped: topic %r was deleted"
-            self._dropped.warning(logger, self._core.loop.time(), text, len(lost), lost[0][1].topic)
-            self.drop(MarkKind.ABANDONED, lost, "topic deleted", client)
+            self._dropped.warning(logger, self._core.loop.time(), text, len(topicless), topicless[0][1].topic)
+            self.drop(MarkKind.ABANDONED, topicless, "topic deleted", client)
         published = [
-            _new_tuple(
+            _make_tuple(
                 PublishedHalf,
                 (offset, half, half.topic, entry.topic_id, remaining_queue(entry.config, half.queue_id)),
             )
@@ -260,28 +264,28 @@ class Transactions(Feature):
         ]
         if published:
             self.publish(MarkKind.COMMITTED, published, reason, client)
-        return frozenset(offset for offset, _ in lost)
+        return frozenset(offset for offset, _ in topicless)
 
-    def drop(self, kind: MarkKind, ended: Sequence[EndedHalf], reason: str, client: str = "") -> None:
+    def drop(self, kind: MarkKind, ended_halves: Sequence[EndedHalf], reason: str, client: str = "") -> None:
         """Write the end of open half messages that are published nowhere."""
-        written = self._ending(kind, ended, reason, client)
-        self.log.append_mark(kind, [offset for offset, _ in ended])
-        self._core.barrier.after_append(written, HALF_TOPIC, MARKS)
+        on_written = self._ending(kind, ended_halves, reason, client)
+        self.log.append_mark(kind, [offset for offset, _ in ended_halves])
+        self._core.barrier.after_append(on_written, HALF_TOPIC, MARKS)
 
     def publish(self, kind: MarkKind, published: Sequence[PublishedHalf], reason: str, client: str = "") -> None:
         """Write the end of open half messages, and publish them."""
-        written = self._ending(kind, [(each.offset, each.half) for each in published], reason, client)
+        on_written = self._ending(kind, [(each.offset, each.half) for each in published], reason, client)
         self.log.append_published(kind, published)
-        first, *others = {(each.topic, each.queue_id): None for each in published}
-        for topic, queue_id in others:
+        first, *other_targets = {(each.topic, each.queue_id): None for each in published}
+        for topic, queue_id in other_targets:
             self._core.barrier.after_append(_do_nothing, topic, queue_id)
-        self._core.barrier.after_append(written, *first)
+        self._core.barrier.after_append(on_written, *first)
 
-    def _ending(self, kind: MarkKind, ended: Sequence[EndedHalf], reason: str, client: str) -> WriteCallback:
-        """Begin the end of open half messages; call the returned function once that is written."""
-        table, offsets = self.table, [offset for offset, _ in ended]
+    def _ending(self, kind: MarkKind, ended_halves: Sequence[EndedHalf], reason: str, client: str) -> WriteCallback:
+        """Mark half messages as ending. The returned callback completes this, or undoes it if the write failed."""
+        table, offsets = self.table, [offset for offset, _ in ended_halves]
         counts: dict[tuple[str, str, str], int] = {}
-        for offset, half in ended:
+        for offset, half in ended_halves:
             table.begin_end(offset)
             key = (half.cause, half.group, half.topic)
             counts[key] = counts.get(key, 0) + 1
@@ -292,7 +296,7 @@ class Transactions(Feature):
                 self._core.driver.wake_by(table.next_due())
                 return
             table.ended(offsets)
-            self.ended[kind] += len(offsets)
+            self.ended_counts[kind] += len(offsets)
             for (cause, group, topic), n in counts.items():
                 names = {"group": group, "topic": topic, "client": client}
                 self._core.emit(_EVENTS[kind], cause=cause, **names, offset=offsets[0], n=n, detail=reason)

@@ -203,13 +203,13 @@ class TransactionTable:
         """
         due: list[DueHalf] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now:
-            at, _, offsets = heapq.heappop(self._heap)
+            due_at, _, offsets = heapq.heappop(self._heap)
             for n, offset in enumerate(offsets):
                 if len(due) == limit:
-                    self._push(at, offsets[n:])
+                    self._push(due_at, offsets[n:])
                     break
                 half = self._open.get(offset)
-                if half is not None and half.due == at:  # otherwise it has ended, or is due at another time
+                if half is not None and half.due == due_at:  # otherwise it has ended, or is due at another time
                     # A record of its own, which is not due: another entry of the heap may have the same time.
                     half = self._open[offset] = replace(half, due=_TAKEN)
                     due.append(DueHalf(offset, half, self._judge(half, now)))

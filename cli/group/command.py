@@ -133,7 +133,7 @@ def print_group(info: GroupInfo) -> None:
 
 def with_labels(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
     """A disagreement with members named by their labels in the table."""
-    sides = (replace(side, members=tuple(labels[who] for who in side.members)) for side in disagreement.sides)
+    sides = (replace(side, members=tuple(labels[member] for member in side.members)) for side in disagreement.sides)
     return replace(disagreement, sides=tuple(sides))
 
 
@@ -149,7 +149,7 @@ def group_document(info: GroupInfo) -> dict[str, object]:
     ]
     summary = {
         "balanced": info.balanced,
-        "unattended": {who: [str(queue) for queue in queues] for who, queues in info.unattended.items()},
+        "unattended": {client_id: [str(queue) for queue in queues] for client_id, queues in info.unattended.items()},
         "broadcasting": info.broadcasting,
         "lag": info.lag,
         "in_flight": info.in_flight,
@@ -206,7 +206,7 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
     if no_member_owns and not any(each.owner for each in info.queues):
         labels = {}  # no queue has an owner, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
-    who = list(labels.values()) if as_matrix else ["owner", "target"]
+    columns = list(labels.values()) if as_matrix else ["owner", "target"]
     is_damaged = any(queue.damaged for queue in info.queues)
     rows = [
         (
@@ -220,8 +220,8 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
         for queue in info.queues
     ]
     unknown = ("away", None, None, *([None] if is_damaged else []))
-    rows += [(str(queue), *[""] * len(who), *unknown) for queue in info.absent_queues]
-    print_table(["queue", *who, ">lag", ">committed", ">end", *([">damaged"] if is_damaged else [])], rows)
+    rows += [(str(queue), *[""] * len(columns), *unknown) for queue in info.absent_queues]
+    print_table(["queue", *columns, ">lag", ">committed", ">end", *([">damaged"] if is_damaged else [])], rows)
     if as_matrix and labels and rows:
         print_line("● owner and target   ○ target, not yet owner   ✕ owner, no longer target")
 
@@ -233,7 +233,8 @@ def _print_popped(info: GroupInfo, labels: dict[str, str]) -> None:
         (
             str(each.queue),
             each.in_flight,
-            ", ".join(f"{labels.get(who, who)}: {count}" for who, count in each.in_flight_of.items()) or None,
+            ", ".join(f"{labels.get(client_id, client_id)}: {count}" for client_id, count in each.in_flight_of.items())
+            or None,
             _seconds(each.oldest_ms),
             _seconds(each.next_visible_ms),
             each.to_come_again,
@@ -260,8 +261,8 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 
 def describe_silence(member: GroupMemberInfo) -> str:
     """The reports of brokers about a member that does not answer, as a clause."""
-    at = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
-    return f"{member.client_id} does not answer ({at})"
+    reasons = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
+    return f"{member.client_id} does not answer ({reasons})"
 
 
 def verdict(info: GroupInfo) -> str:
@@ -271,8 +272,8 @@ def verdict(info: GroupInfo) -> str:
     if deleted := sum(queue.deleted for queue in info.queues):
         parts.append(f"{plural(deleted, 'message', 'was', 'were')} deleted before the group read them")
     if damaged := sum(queue.damaged for queue in info.queues):
-        lost = "is" if damaged == 1 else "are"
-        parts.append(f"{plural(damaged, 'message')} of its queues {lost} damaged or missing: {SEE_DAMAGE}")
+        verb = "is" if damaged == 1 else "are"
+        parts.append(f"{plural(damaged, 'message')} of its queues {verb} damaged or missing: {SEE_DAMAGE}")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:

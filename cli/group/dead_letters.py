@@ -77,26 +77,26 @@ def show(
 
     Example: rlab group dlq show billing --limit 5
     """
-    wanted = set(message_id or ())
+    wanted_ids = set(message_id or ())
 
     async def select(admin: Admin) -> tuple[list[DeadLetter], bool]:
         """Returns the letters, and whether there are more."""
-        found: list[DeadLetter] = []
+        letters_found: list[DeadLetter] = []
         async for letter in admin.dead_letters(group).letters():
-            if (pending and letter.resent) or (wanted and letter.message.message_id not in wanted):
+            if (pending and letter.resent) or (wanted_ids and letter.message.message_id not in wanted_ids):
                 continue
-            if len(found) == limit:
-                return found, True
-            found.append(letter)
-        missing = wanted - {letter.message.message_id for letter in found}
+            if len(letters_found) == limit:
+                return letters_found, True
+            letters_found.append(letter)
+        missing = wanted_ids - {letter.message.message_id for letter in letters_found}
         if missing:
             raise QueryNotFound(f"no dead-letter message of group {group!r} has the id {', '.join(sorted(missing))}")
-        return found, False
+        return letters_found, False
 
     letters, more = ask_cluster(namesrv, select)
     if json:
         print_json({"group": group, "letters": [dead_letter_document(letter) for letter in letters], "more": more})
-    elif wanted:
+    elif wanted_ids:
         for letter in letters:
             _print_in_full(letter)
     else:
@@ -152,7 +152,7 @@ def resend(
                 n = await letters.resend_all(ResendTo(to), note)
                 passed_over = letters.passed_over
                 return n
-            chosen = _chosen(group, await letters.find(message_id or (), again=again))
+            chosen = _chosen(group, await letters.find(message_id or (), include_resent=again))
             await letters.resend(chosen, ResendTo(to))
             return len(chosen)
         raise AssertionError("the block returns or raises")
@@ -163,16 +163,16 @@ def resend(
     print_unreadable(passed_over, "left in the DLQ")
 
 
-def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
+def _chosen(group: str, by_id: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
     """The messages that were found, at least one with each id."""
-    missing = [message_id for message_id, letters in found.items() if not letters]
+    missing = [message_id for message_id, letters in by_id.items() if not letters]
     if missing:
         raise QueryNotFound(
             f"nothing was sent: group {group!r} has no dead-letter message to re-send with the id "
             f"{', '.join(missing)}; "
             "if it was re-sent before, --again sends it once more"
         )
-    return [letter for letters in found.values() for letter in letters]
+    return [letter for letters in by_id.values() for letter in letters]
 
 
 def dead_letter_document(letter: DeadLetter) -> dict[str, Any]:
@@ -207,11 +207,11 @@ def _print_dead_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
     print_unreadable(sum(bool(letter.undecodable) for letter in letters), "shown as bytes")
 
 
-def print_unreadable(count: int, what: str) -> None:
+def print_unreadable(count: int, remedy: str) -> None:
     """Print on stderr how many dead letters are not messages, and their fate; nothing if all are."""
     if count:
         what_they_are = "is not a message" if count == 1 else "are not messages"
-        print_note(f"note: {count} in the DLQ {what_they_are}, but bytes of a foreign client: {what}")
+        print_note(f"note: {count} in the DLQ {what_they_are}, but bytes of a foreign client: {remedy}")
 
 
 def _print_in_full(letter: DeadLetter) -> None:

@@ -163,12 +163,12 @@ async def watch_moves(
     for row in queues:
         if row.owner is not None:
             tracker.owned(row.queue, row.owner)
-    before = True
+    is_first = True
     async for known_ms, events in follow_topic(admin, since_ms, lambda fault: say(f"note: {clock_text(fault)}")):
         moves = [move for event in events for move in tracker.process(event)]
-        if before:
+        if is_first:
             tracker.finish()  # moves that were under way are printed, and are not new
-            before = False
+            is_first = False
             continue
         for move in (*moves, *tracker.finish(known_ms - NO_MESSAGE_MS)):
             yield move

@@ -92,8 +92,8 @@ async def set_and_show(
     from client.admin.requests import list_names
 
     info = await admin.assignment(group)
-    if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
-        raise GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', known)}")
+    if not info.modes and group not in (group_names := [each.group for each in await admin.groups()]):
+        raise GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', group_names)}")
     if topic is None or to is None:
         return info, [], 0
     await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=-1 if share is None else share)
@@ -118,9 +118,11 @@ def outcome(group: str, topic: str, to: Mode, alone: list[str], members: int) ->
     does = "pops" if to is Mode.pop else "pulls"
     if not alone:
         return f"group {group} {does} {topic} from now on"
-    who = "its members" if len(alone) == members else f"{len(alone)} of its {members} members, e.g. {alone[0]},"
+    members_text = (
+        "its members" if len(alone) == members else f"{len(alone)} of its {members} members, e.g. {alone[0]},"
+    )
     return (
-        f"the mode is set, but {who} share out queues by themselves and go on pulling {topic}: "
+        f"the mode is set, but {members_text} share out queues by themselves and go on pulling {topic}: "
         f'only members with assignment="broker" follow it'
     )
 

@@ -78,13 +78,15 @@ def import_(
         target = check_group(group or name)
 
     async def resets(admin: Admin) -> tuple[QueueReset, ...]:
-        found: list[QueueReset] = []
+        all_resets: list[QueueReset] = []
         for only_look in (True,) if dry_run else (True, False):
-            found = []
+            all_resets = []
             for (topic, offset), queues in offsets.items():
                 to = ResetTo.offset(offset)
-                found += await admin.reset_offsets(target, topic, to, queues=queues, dry_run=only_look, create=True)
-        return tuple(sorted(found, key=lambda each: each.queue))
+                all_resets += await admin.reset_offsets(
+                    target, topic, to, queues=queues, dry_run=only_look, create=True
+                )
+        return tuple(sorted(all_resets, key=lambda each: each.queue))
 
     print_resets(ask_cluster(namesrv, resets), dry_run=dry_run, as_json=json)
 

@@ -67,8 +67,8 @@ def reset(
     async def change(admin: Admin) -> tuple[QueueReset, ...]:
         # Messages have the time of their broker, so an age is counted back from that.
         now_ms = None if age is None else await admin.clock_ms(topic)
-        at = target if age is None or now_ms is None else ResetTo.time(max(0, now_ms - age))
-        return await admin.reset_offsets(group, topic, at, queues=queues, dry_run=dry_run, create=create)
+        reset_to = target if age is None or now_ms is None else ResetTo.time(max(0, now_ms - age))
+        return await admin.reset_offsets(group, topic, reset_to, queues=queues, dry_run=dry_run, create=create)
 
     resets = ask_cluster(namesrv, change)
     print_resets(resets, dry_run=dry_run, as_json=json)

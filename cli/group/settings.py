@@ -83,7 +83,7 @@ def set_group(
 
     Example: rlab group set billing --no-consume
     """
-    named: dict[str, Any] = {
+    settings_given: dict[str, Any] = {
         "consume": consume,
         "broadcast": broadcast,
         "retry_queues": retry_queues,
@@ -91,11 +91,11 @@ def set_group(
         "fifo": fifo,
         "retry_delays_ms": _delays(retry_delays),
     }
-    if all(value is None for value in named.values()):
+    if all(value is None for value in settings_given.values()):
         raise typer.BadParameter(
             "use at least one of --consume, --broadcast, --retry-queues, --max-attempts, --fifo and --retry-delays"
         )
-    settings = ask_cluster(namesrv, lambda admin: admin.set_group(group, **named, create=create))
+    settings = ask_cluster(namesrv, lambda admin: admin.set_group(group, **settings_given, create=create))
     if json:
         print_json({"group": group, "settings": settings})
     else:

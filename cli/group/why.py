@@ -82,8 +82,8 @@ def why(
         topic, _, queue = topic.partition("@")  # as tables name it
     if not topic or not queue:
         raise typer.BadParameter("name a queue as TOPIC BROKER:ID or TOPIC@BROKER:ID, or a message with --message")
-    wanted = parse_queue(topic, queue)
-    moves, missing = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
+    wanted_queue = parse_queue(topic, queue)
+    moves, missing = run(lambda: _last_moves(wanted_queue, group, trace or [], namesrv))
     if json:
         print_json({"moves": [move_document(move) for move in moves], "missing": str(missing)})
     else:
@@ -94,10 +94,10 @@ def why(
 
 def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
     """The places of a message: the given one, or the places where the cluster has a message with its id."""
-    found = _PLACE.fullmatch(text)
-    if found is not None:
-        queue = MessageQueue(found["topic"], found["broker"], int(found["queue_id"]))
-        return [(queue, int(found["offset"]))]
+    match = _PLACE.fullmatch(text)
+    if match is not None:
+        queue = MessageQueue(match["topic"], match["broker"], int(match["queue_id"]))
+        return [(queue, int(match["offset"]))]
     stored: FoundMessages = ask_cluster(name_servers, lambda admin: admin.view_message(text))
     places = [(each.message.queue, each.message.offset) for each in stored.messages if each.message.offset >= 0]
     if not places:
@@ -263,8 +263,10 @@ def print_histories(histories: list[MessageHistory]) -> None:
             print_line(line)
         events = [event for handout in history.handouts for event in handout.events]
         events += [event for event in (history.skipped, history.passed, history.dead) if event is not None]
-        shown = sorted({event.id: event for event in events}.values(), key=lambda event: (event.t_ms, event.node))
+        shown_events = sorted(
+            {event.id: event for event in events}.values(), key=lambda event: (event.t_ms, event.node)
+        )
         print_table(
             ["time (UTC)", "node", "event", ""],
-            [(clock(event.t_ms), event.node, event.kind, event_text(event)) for event in shown],
+            [(clock(event.t_ms), event.node, event.kind, event_text(event)) for event in shown_events],
         )

@@ -188,9 +188,9 @@ def parse_start(text: str) -> tuple[ConsumeFrom, int]:
     Raises:
         typer.BadParameter: it is neither a policy nor a time.
     """
-    named = {"earliest": ConsumeFrom.FIRST_OFFSET, "latest": ConsumeFrom.LAST_OFFSET}
-    if text in named:
-        return named[text], 0
+    policies = {"earliest": ConsumeFrom.FIRST_OFFSET, "latest": ConsumeFrom.LAST_OFFSET}
+    if text in policies:
+        return policies[text], 0
     try:
         return ConsumeFrom.TIMESTAMP, max(1, moment_ms(text))
     except (ValueError, OverflowError) as error:

@@ -73,19 +73,19 @@ def find(
         now_ms = round(time.time() * 1000) if now_ms is None else now_ms
         return await admin.query_message(topic, key, max_n=most, begin_ms=max(0, now_ms - age))
 
-    found = ask_cluster(namesrv, search)
+    result = ask_cluster(namesrv, search)
     if json:
-        print_json(found_document(found))
-    elif found.messages:
+        print_json(found_document(result))
+    elif result.messages:
         print_table(
             ["stored", "topic", "broker", ">queue", ">offset", ">tries", "keys", "tag", "message id", "body"],
-            [(*_place(each), *_content(each)) for each in found.messages],
+            [(*_place(each), *_content(each)) for each in result.messages],
         )
-        print_undecodable(found)
-    if not found.messages:
+        print_undecodable(result)
+    if not result.messages:
         when = "" if since is None else f" in the last {since}"
-        fail_without(f"no message of {topic} with key {key!r} was stored{when}", found)
-    print_incomplete_search(found)
+        fail_without(f"no message of {topic} with key {key!r} was stored{when}", result)
+    print_incomplete_search(result)
 
 
 @app.command()
@@ -102,14 +102,14 @@ def show(
 
     Example: rlab message show 5f0c3a9d27e1b8460000002a
     """
-    found = ask_cluster(namesrv, lambda admin: admin.view_message(message_id))
+    result = ask_cluster(namesrv, lambda admin: admin.view_message(message_id))
     if json:
-        print_json(found_document(found))
-    elif found.messages:
-        print_message(found)
-    if not found.messages:
-        fail_without(f"no message with id {message_id!r} is stored", found)
-    print_incomplete_search(found)
+        print_json(found_document(result))
+    elif result.messages:
+        print_message(result)
+    if not result.messages:
+        fail_without(f"no message with id {message_id!r} is stored", result)
+    print_incomplete_search(result)
 
 
 @app.command()
@@ -148,18 +148,18 @@ def recall(
     print_outcome({"topic": topic, "message_id": message_id}, text, as_json=json)
 
 
-def _handle_of(message_id: str, found: FoundMessages) -> RecallHandle:
+def _handle_of(message_id: str, result: FoundMessages) -> RecallHandle:
     """The recall handle of a delayed message.
 
     Raises:
         QueryNotFound: no message with this id waits for its delivery.
     """
-    for each in found.messages:
+    for each in result.messages:
         queue = each.message.queue
         if each.due_ms is not None and not each.message.times_delivered:
             return RecallHandle(queue.topic, queue.broker_name, each.due_ms, message_id, -1)
-    where = "is stored" if found.messages else "is not stored"
-    away = f"; broker {', '.join(found.unreachable)} does not answer" if found.unreachable else ""
+    where = "is stored" if result.messages else "is not stored"
+    away = f"; broker {', '.join(result.unreachable)} does not answer" if result.unreachable else ""
     raise QueryNotFound(f"no delayed message with id {message_id!r} waits for its delivery, the message {where}{away}")
 
 
@@ -175,28 +175,28 @@ def since_ms(text: str) -> int:
     return age
 
 
-def fail_without(what: str, found: FoundMessages) -> None:
+def fail_without(problem: str, result: FoundMessages) -> None:
     """Print that no message was found, and the brokers that were not searched.
 
     Raises:
         typer.Exit: always.
     """
-    where = f"; broker {', '.join(found.unreachable)} does not answer" if found.unreachable else ""
-    print_error(f"{what}{where}")
+    where = f"; broker {', '.join(result.unreachable)} does not answer" if result.unreachable else ""
+    print_error(f"{problem}{where}")
     raise typer.Exit(FAILED)
 
 
-def print_incomplete_search(found: FoundMessages) -> None:
+def print_incomplete_search(result: FoundMessages) -> None:
     """Print on stderr that there may be more messages."""
-    if not found.is_complete:
-        print_note(f"note: these are the newest {len(found.messages)}; there may be more")
-    if found.unreachable:
-        print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so its messages are missing")
+    if not result.is_complete:
+        print_note(f"note: these are the newest {len(result.messages)}; there may be more")
+    if result.unreachable:
+        print_note(f"note: broker {', '.join(result.unreachable)} does not answer, so its messages are missing")
 
 
-def print_undecodable(found: FoundMessages) -> None:
+def print_undecodable(result: FoundMessages) -> None:
     """Print on stderr which of the records found are not messages; their bytes are shown as bodies."""
-    for each in found.messages:
+    for each in result.messages:
         if each.undecodable:
             queue, offset = each.message.queue, each.message.offset
             print_note(
@@ -204,23 +204,25 @@ def print_undecodable(found: FoundMessages) -> None:
             )
 
 
-def print_message(found: FoundMessages) -> None:
+def print_message(result: FoundMessages) -> None:
     """Print a message and every place where it is stored; a copy that is not a message as its bytes."""
-    whole = [each for each in found.messages if not each.undecodable]
-    message = (whole or found.messages)[0].message
+    whole = [each for each in result.messages if not each.undecodable]
+    message = (whole or result.messages)[0].message
     if whole:
         print_line(f"message {message.message_id} of topic {message.topic}, created {_time(message.born_ms)}")
-    print_table(["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in found.messages])
+    print_table(
+        ["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in result.messages]
+    )
     print_line(one_line(f"keys        {', '.join(message.keys) or '-'}"))
     print_line(one_line(f"tag         {message.tags or '-'}"))
     for name, value in sorted(message.properties.items()):
         print_line(one_line(f"property    {name} = {value}"))
     print_line(f"{'body' if whole else 'payload':<12}{len(message.body)} bytes")
     print_line(preview(message.body, _SHOWN_WHOLE_CHARS))
-    print_undecodable(found)
+    print_undecodable(result)
 
 
-def found_document(found: FoundMessages) -> dict[str, object]:
+def found_document(result: FoundMessages) -> dict[str, object]:
     """The JSON document of the messages found."""
     return {
         "messages": [
@@ -231,23 +233,23 @@ def found_document(found: FoundMessages) -> dict[str, object]:
                 "undecodable": each.undecodable or None,
                 "half": each.half or None,
             }
-            for each in found.messages
+            for each in result.messages
         ],
-        "complete": found.is_complete,
-        "unreachable": list(found.unreachable),
+        "complete": result.is_complete,
+        "unreachable": list(result.unreachable),
     }
 
 
-def _place(found: FoundMessage) -> tuple[object, ...]:
-    message, queue = found.message, found.message.queue
-    offset = f"half, {found.half}" if found.half else message.offset
-    if found.due_ms is not None:
-        offset = f"due {_time(found.due_ms)}"
+def _place(hit: FoundMessage) -> tuple[object, ...]:
+    message, queue = hit.message, hit.message.queue
+    offset = f"half, {hit.half}" if hit.half else message.offset
+    if hit.due_ms is not None:
+        offset = f"due {_time(hit.due_ms)}"
     return _time(message.stored_ms), queue.topic, queue.broker_name, queue.queue_id, offset, message.times_delivered
 
 
-def _content(found: FoundMessage) -> tuple[object, ...]:
-    message = found.message
+def _content(hit: FoundMessage) -> tuple[object, ...]:
+    message = hit.message
     keys = ", ".join(message.keys)
     return keys or None, message.tags or None, message.message_id, preview(message.body, _PREVIEW_CHARS)
 

@@ -178,9 +178,9 @@ class Sending:
             raise SystemError_(f"{failed} could not be sent; the last one: {self._last_error}")
 
     def _progress(self) -> str:
-        of = "" if self.count is None else f" of {self.count}"
+        total_text = "" if self.count is None else f" of {self.count}"
         failed = f", failed {self._failed}: {self._last_error}" if self._failed else ""
-        return f"sent {self._sent}{of}{failed}"
+        return f"sent {self._sent}{total_text}{failed}"
 
     async def _send_all(self, in_flight: int) -> None:
         # Looked up once before all sends: later sends would overtake the first one, which waits for the route.
@@ -243,5 +243,5 @@ class Sending:
         if match is None:
             return self.key
         # A group that took no part in the match is None.
-        found = match.group(1) if match.re.groups else match.group()
-        return self.key if found is None else found.decode("utf-8", "backslashreplace")
+        key_bytes = match.group(1) if match.re.groups else match.group()
+        return self.key if key_bytes is None else key_bytes.decode("utf-8", "backslashreplace")

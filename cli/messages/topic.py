@@ -42,10 +42,10 @@ def _count(help_text: str) -> Any:
 
 
 def _message_type(text: str) -> MessageType:
-    found = MessageType.__members__.get(text.upper())
-    if found is None:
+    message_type = MessageType.__members__.get(text.upper())
+    if message_type is None:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(MessageType.__members__)}")
-    return found
+    return message_type
 
 
 def _of_type(help_text: str) -> Any:
@@ -85,13 +85,13 @@ def create(
 
     async def created(admin: Admin) -> tuple[TopicRoute, bool]:
         try:
-            before = (await admin.route(topic)).queues
+            old_queues = (await admin.route(topic)).queues
         except TopicNotExist:
-            before = ()
+            old_queues = ()
         route = await admin.create_topic(
             topic, queues, read=read, write=write, brokers=broker, message_type=message_type
         )
-        return route, route.queues != before
+        return route, route.queues != old_queues
 
     route, is_new = ask_cluster(namesrv, created, dialect)
     print_route(route, as_json=json, done="created" if is_new else "exists already")
@@ -143,15 +143,15 @@ def show(
     route, infos, away = ask_cluster(namesrv, stored)
     rows = []
     for info in infos:
-        found = info.topic(topic)
-        if found is None:
+        topic_info = info.topic(topic)
+        if topic_info is None:
             continue
-        for queue_id, held in enumerate(found.ranges):
+        for queue_id, held in enumerate(topic_info.ranges):
             rows.append(
                 (
                     info.name,
                     queue_id,
-                    permission_text(found.config, queue_id),
+                    permission_text(topic_info.config, queue_id),
                     held.min_offset,
                     held.max_offset,
                     held.max_offset - held.min_offset,
@@ -168,8 +168,8 @@ def show(
         return
     heads = ["broker", ">queue", "use", ">min offset", ">max offset", ">messages", ">damaged"]
     print_table(heads, rows, title=f"topic {topic}{_types_text(route)}")
-    lost = sum(row[6] for row in rows)
-    more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
+    n_lost = sum(row[6] for row in rows)
+    more = f"; {n_lost} of them are damaged or missing: {SEE_DAMAGE}" if n_lost else ""
     print_line(f"{plural(sum(row[5] for row in rows), 'message')} in {plural(len(rows), 'queue')}{more}")
     for each in away:
         print_line(f"{plural(len(each.queues_of(topic)), 'queue', 'is', 'are')} away: {each}")
@@ -220,8 +220,8 @@ def set_topic(
     """
     if message_type is None:
         raise typer.BadParameter("use --message-type TYPE")
-    wanted = message_type
-    route = ask_cluster(namesrv, lambda admin: admin.set_topic(topic, message_type=wanted))
+    wanted_type = message_type
+    route = ask_cluster(namesrv, lambda admin: admin.set_topic(topic, message_type=wanted_type))
     print_route(route, as_json=json, done="set")
 
 

@@ -115,23 +115,23 @@ def read_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> Tls
     return TlsFiles(cert=cert, key=key, client_ca=client_ca)
 
 
-def grpc_tls_of(given: str | None, cert: Path | None) -> GrpcTls:
+def grpc_tls_of(value: str | None, cert: Path | None) -> GrpcTls:
     """What a server does with clients that begin with TLS; None for the default.
 
     Raises:
         ConfigError: all connections use TLS already, or the file does not exist.
     """
-    if given is None:
+    if value is None:
         return None
     if cert is not None:
         raise ConfigError("--grpc-tls: with --tls-cert every connection is encrypted; leave one of the two out")
     from remoting.security.tls.on_demand import TlsChoice
 
-    if given in list(TlsChoice):
-        return TlsChoice(given)
-    if not Path(given).exists():
-        raise ConfigError(f"--grpc-tls {given}: write auto, off, or the name of a file; {given} does not exist")
-    return Path(given)
+    if value in list(TlsChoice):
+        return TlsChoice(value)
+    if not Path(value).exists():
+        raise ConfigError(f"--grpc-tls {value}: write auto, off, or the name of a file; {value} does not exist")
+    return Path(value)
 
 
 class Secured(NamedTuple):

@@ -103,20 +103,20 @@ def cluster(
             async with children(commands.items(), start) as name_servers:
                 [name_server] = name_servers
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
-                for n, (name, own) in enumerate(server_options(brokers, copies).items(), 1):
+                for n, (name, options) in enumerate(server_options(brokers, copies).items(), 1):
                     ports = (*listen_flags(port, n), *metrics_flags(metrics, n))
-                    commands[name] = _broker_command(f"{directory}/{name}", *own, *flags, *ports, *DAEMON)
+                    commands[name] = _broker_command(f"{directory}/{name}", *options, *flags, *ports, *DAEMON)
                 of_brokers = list(commands.items())[1:]
                 async with children(of_brokers[:brokers], start, of_brokers[brokers:]) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    again = restarts([*name_servers, *started], commands)
-                    bed = ClusterBed(name_servers, started, again, start)
+                    commands_again = restarts([*name_servers, *started], commands)
+                    bed = ClusterBed(name_servers, started, commands_again, start)
                     async with (
-                        _consoled(bed, name_server, _console_listens(console, port), allow_changes) as shown,
+                        _consoled(bed, name_server, _console_listens(console, port), allow_changes) as console_at,
                         _controlled(bed, name_server, control) as controlled,
                     ):
-                        _announce(name_server, started, shown, controlled, as_json=json)
-                        await _first_end(bed, again if copies > 1 else {}, exit_with_stdin)
+                        _announce(name_server, started, console_at, controlled, as_json=json)
+                        await _first_end(bed, commands_again if copies > 1 else {}, exit_with_stdin)
 
     with _starting(as_forks=control is not None) as start:
         run(main, endless=True)
@@ -141,10 +141,10 @@ def _starting(*, as_forks: bool) -> Iterator[Start]:
         yield start
 
 
-async def _first_end(bed: ClusterBed, again: Mapping[str, Sequence[str]], exit_with_stdin: bool) -> None:
+async def _first_end(bed: ClusterBed, commands_again: Mapping[str, Sequence[str]], exit_with_stdin: bool) -> None:
     """Wait until standard input ends, if that is to end the cluster.
 
-    A broker that is in `again` may end by itself; its command there starts it again.
+    A broker that is in `commands_again` may end by itself; its command there starts it again.
 
     Raises:
         ServiceNotAvailable: another server ended by itself, or the last broker.
@@ -153,8 +153,8 @@ async def _first_end(bed: ClusterBed, again: Mapping[str, Sequence[str]], exit_w
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
-            while (child := await bed.first_end()).name in again and bed.leave_out(child):
-                command = shlex.join(["rlab", *again[child.name][len(MODULE) + 1 : -len(DAEMON)]])
+            while (child := await bed.first_end()).name in commands_again and bed.leave_out(child):
+                command = shlex.join(["rlab", *commands_again[child.name][len(MODULE) + 1 : -len(DAEMON)]])
                 print_note(f"{_ending(child)}; the others go on. To start it again: {command}")
             first.append(child)
             tasks.cancel_scope.cancel()
@@ -191,8 +191,8 @@ def metrics_flags(port: int | None, n: int) -> list[str]:
 
 
 def _name_server_command(port: int, metrics: int | None, *flags: str) -> list[str]:
-    at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *flags, *DAEMON)
-    return [*MODULE, "rlab", "namesrv", *at]
+    listen_flags = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *flags, *DAEMON)
+    return [*MODULE, "rlab", "namesrv", *listen_flags]
 
 
 def _broker_command(data: str, *flags: str) -> list[str]:

@@ -249,8 +249,8 @@ def broker(
             quirks=frozenset(quirk or ()),
         )
 
-    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register, elect)
-    serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
+    copies_given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register, elect)
+    serving = partial(_serve, made, copies_given, trace, metrics, insecure, json, exit_with_stdin)
     if context.invoked_subcommand is None:
         run(serving, endless=True, verbose=verbose, log_format=log)
 
@@ -262,30 +262,30 @@ def _config_class() -> type[BrokerConfig]:
 
 
 async def _serve(
-    made: Callable[[], BrokerConfig],
-    given: CopiesGiven,
+    make_config: Callable[[], BrokerConfig],
+    copies_given: CopiesGiven,
     trace: Path | None,
     metrics: str | None,
     insecure: bool,
     as_json: bool,
     exit_with_stdin: bool,
 ) -> None:
-    given.check()
+    copies_given.check()
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         sink = None if trace_file is None else trace_file.write
         key, fit = (
             read_http_port_key(metrics, insecure, "--metrics"),
             connections_within_limits(http=metrics is not None),
         )
-        config = replace(made(), event_sink=sink, **fit._asdict())
-        given.check_quirks(config.quirks)
-        if given.any:
+        config = replace(make_config(), event_sink=sink, **fit._asdict())
+        copies_given.check_quirks(config.quirks)
+        if copies_given.any:
             async with flush_regularly(trace_file):
-                await _serve_replica(given, config, metrics, key, as_json, exit_with_stdin)
+                await _serve_replica(copies_given, config, metrics, key, as_json, exit_with_stdin)
             return
         async with watched_broker(config, metrics, key) as (running, shown_at), flush_regularly(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
-            await running.broker.topics.registration.wait_tried()
+            await running.broker.topics.registration.wait_attempted()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
             announce(
                 *("broker", running.name, running.address),
@@ -298,13 +298,18 @@ async def _serve(
 
 
 async def _serve_replica(
-    given: CopiesGiven, broker: BrokerConfig, metrics: str | None, key: Key | None, as_json: bool, exit_with_stdin: bool
+    copies_given: CopiesGiven,
+    broker: BrokerConfig,
+    metrics: str | None,
+    key: Key | None,
+    as_json: bool,
+    exit_with_stdin: bool,
 ) -> None:
     async with (
-        register_at(broker.name_servers, given.register, broker.key) as register,
-        watched_replica(replica_config(given, broker, register), metrics, key) as (replica, shown_at),
+        register_at(broker.name_servers, copies_given.register, broker.key) as register,
+        watched_replica(replica_config(copies_given, broker, register), metrics, key) as (replica, shown_at),
     ):
-        await replica.wait_tried()
+        await replica.wait_attempted()
         announce(
             *("broker", replica.name, replica.address),
             as_json=as_json,

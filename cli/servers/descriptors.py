@@ -30,7 +30,7 @@ class Fit(NamedTuple):
     max_connections_of_address: int
 
 
-def connections_within_limits(wanted: int = MAX_CONNECTIONS, *, http: bool = False) -> Fit:
+def connections_within_limits(needed_connections: int = MAX_CONNECTIONS, *, http: bool = False) -> Fit:
     """Raise this process's limit of descriptors to the allowed and useful number; return how many connections fit.
 
     Fewer than wanted are a warning. `http` says whether the process has an HTTP port, too, which takes its own part.
@@ -39,7 +39,7 @@ def connections_within_limits(wanted: int = MAX_CONNECTIONS, *, http: bool = Fal
         ConfigError: the limit is too low for anything.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + RESERVED_DESCRIPTORS + (MAX_HTTP_CONNECTIONS if http else 0)
+    needed = needed_connections + RESERVED_DESCRIPTORS + (MAX_HTTP_CONNECTIONS if http else 0)
     limit = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
@@ -50,9 +50,9 @@ def connections_within_limits(wanted: int = MAX_CONNECTIONS, *, http: bool = Fal
         )
     of_http = min(MAX_HTTP_CONNECTIONS, limit // HTTP_PART_OF_DESCRIPTORS) if http else 0
     fit = limit - min(RESERVED_DESCRIPTORS, limit // 2) - of_http
-    if fit < wanted:
+    if fit < needed_connections:
         logger.warning(
             "this process may open %d files and connections, so it takes %d connections and not %d; for all, %s",
-            *(limit, fit, wanted, advice),
+            *(limit, fit, needed_connections, advice),
         )
     return Fit(fit, fit * MAX_CONNECTIONS_OF_ADDRESS // MAX_CONNECTIONS)

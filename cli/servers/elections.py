@@ -93,7 +93,7 @@ async def _answering(row: ReplicaSet) -> list[str]:
     from remoting.client import RemotingClient
     from remoting.request_code import RequestCode
 
-    found: dict[int, str] = {}
+    by_number: dict[int, str] = {}
 
     async def ask(client: RemotingClient, replica_id: int, address: str) -> None:
         try:
@@ -102,12 +102,12 @@ async def _answering(row: ReplicaSet) -> list[str]:
             return
         except RlabError:
             pass  # it refuses, so it is there
-        found[replica_id] = f"replica {replica_id} at {address}"
+        by_number[replica_id] = f"replica {replica_id} at {address}"
 
     async with RemotingClient() as client, anyio.create_task_group() as tasks:
         for member in row.members:
             tasks.start_soon(ask, client, member.replica_id, member.address)
-    return [text for _, text in sorted(found.items())]
+    return [text for _, text in sorted(by_number.items())]
 
 
 def restore(
@@ -150,11 +150,11 @@ def restore(
     print_note(f"note: {note}; no other may have a register of this id")
 
 
-async def _restore_in_etcd(place: str, rows: list[ReplicaSet]) -> int:
+async def _restore_in_etcd(location: str, rows: list[ReplicaSet]) -> int:
     from replica.registers.etcd import EtcdRegister
     from replica.registers.etcd_place import parse_place
 
-    async with EtcdRegister(parse_place(place)) as register:
+    async with EtcdRegister(parse_place(location)) as register:
         return await register.restore(rows)
 
 

@@ -172,10 +172,10 @@ def parse_milliseconds(option: str, text: str) -> int | None:
     return _or_unlimited(option, text, age_ms, "a time such as 30m, 72h or 7d")
 
 
-def _or_unlimited(option: str, text: str, read: Callable[[str], int | None], wanted: str) -> int | None:
+def _or_unlimited(option: str, text: str, read: Callable[[str], int | None], expectation: str) -> int | None:
     if text.strip().lower() == UNLIMITED:
         return None
     value = read(text)
     if value is None:
-        raise ConfigError(f"{option} {text!r} must be {wanted}, or {UNLIMITED}")
+        raise ConfigError(f"{option} {text!r} must be {expectation}, or {UNLIMITED}")
     return value

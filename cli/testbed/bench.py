@@ -134,7 +134,7 @@ def bench(
         return
     servers = _servers(peers)
     chosen = _chosen(names, of_peers=servers is not None, draws=picture is not None)
-    before = read_cpu_time()
+    cpu_before = read_cpu_time()
     with Console(stderr=True).status("") as status:
         sizes = Sizes(seconds=seconds, repeat=repeat, joins=joins)
         show = (
@@ -142,7 +142,7 @@ def bench(
             if servers is None
             else _compare(servers, chosen, sizes, picture, status.update)
         )
-    shares = cpu_shares(before, read_cpu_time())
+    shares = cpu_shares(cpu_before, read_cpu_time())
     kept = None if shares is None else shares.withheld
     show(kept, as_json)
     if not as_json:

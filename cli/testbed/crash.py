@@ -36,8 +36,8 @@ def _afterwards(help_text: str) -> Any:
     return typer.Option(metavar="N", min=0, show_default="--kills", help=help_text)
 
 
-def _number(most: int, help_text: str) -> Any:
-    return typer.Option(metavar="N", min=1, max=most, help=help_text)
+def _number(maximum: int, help_text: str) -> Any:
+    return typer.Option(metavar="N", min=1, max=maximum, help=help_text)
 
 
 _Kills = Annotated[int, typer.Option(metavar="N", min=1, help="Number of kills, of all brokers together.")]
@@ -113,14 +113,14 @@ def crash(
     directory = Path(tempfile.mkdtemp(prefix="rlab-crash-")) if data is None else new_directory("--data", data)
     load = LoadSize(seed=seed, producers=producers, consumers=consumers, rate=rate)
     of_each = ("--flush", flush, "--segment-size", segment_size)
-    made: _Run
+    runner: _Run
     if copies is None:
         cuts, damaged = kills if power_cuts is None else power_cuts, kills if damage is None else damage
-        made = _brokers_run(directory, load, of_each, kills=kills, brokers=brokers, power_cuts=cuts, damage=damaged)
+        runner = _brokers_run(directory, load, of_each, kills=kills, brokers=brokers, power_cuts=cuts, damage=damaged)
     else:
         steps = {"faults": faults, "failovers": failovers, "handovers": handovers, "losses": losses}
-        made = _copies_run(directory, load, ("--elect", elect, *of_each), copies, **steps)
-    result = _in_its_directory(made, directory, keep=data is not None, verbose=verbose, seed=seed)
+        runner = _copies_run(directory, load, ("--elect", elect, *of_each), copies, **steps)
+    result = _in_its_directory(runner, directory, keep=data is not None, verbose=verbose, seed=seed)
     _print(result, as_json=json)
     if not result.ok:
         raise typer.Exit(FAILED)
@@ -136,9 +136,9 @@ def _copies_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], copie
     from testbed.crash.copies.run import CopiesOptions, CopiesRun
     from testbed.crash.copies.schedule import Steps
 
-    taken = Steps(**steps)
+    steps_taken = Steps(**steps)
     return CopiesRun(
-        CopiesOptions(directory=directory, copies=copies, steps=taken, load=load, broker_arguments=of_each)
+        CopiesOptions(directory=directory, copies=copies, steps=steps_taken, load=load, broker_arguments=of_each)
     )
 
 
@@ -149,7 +149,7 @@ class _Run(Protocol):
         """Run it."""
 
     def progress(self) -> str:
-        """Its progress in a line."""
+        """The progress of the run in a line."""
 
 
 def _check_given(context: typer.Context, unknown: tuple[str, ...], copies: int | None) -> None:
@@ -168,12 +168,12 @@ def _check_given(context: typer.Context, unknown: tuple[str, ...], copies: int |
 
 
 def _in_its_directory(
-    made: _Run, directory: Path, *, keep: bool, verbose: bool, seed: int
+    runner: _Run, directory: Path, *, keep: bool, verbose: bool, seed: int
 ) -> CrashResult | CopiesResult:
     """Run it, and remove the brokers' data, unless it is to be kept or a check failed."""
     kept = True
     try:
-        result = run(lambda: _crash(made, verbose=verbose))
+        result = run(lambda: _crash(runner, verbose=verbose))
         kept = keep or not result.ok
     finally:
         if kept:
@@ -183,7 +183,7 @@ def _in_its_directory(
     return result
 
 
-async def _crash(made: _Run, *, verbose: bool) -> CrashResult | CopiesResult:
+async def _crash(runner: _Run, *, verbose: bool) -> CrashResult | CopiesResult:
     """Run it, with progress on stderr."""
     import logging
 
@@ -193,8 +193,8 @@ async def _crash(made: _Run, *, verbose: bool) -> CrashResult | CopiesResult:
         # Clients warn of every broken connection and failed send, which are the purpose here.
         logging.getLogger().setLevel(logging.CRITICAL)
     async with background_tasks() as tasks:
-        tasks.start_soon(report_progress, made.progress)
-        return await made.run()
+        tasks.start_soon(report_progress, runner.progress)
+        return await runner.run()
 
 
 def _print(result: CrashResult | CopiesResult, *, as_json: bool) -> None:

@@ -176,8 +176,8 @@ def logs_into(state: DemoState, level: int) -> Iterator[None]:
     Warnings are shown only with --verbose: clients warn of every connection that the demo breaks on purpose.
     """
     root = logging.getLogger()
-    before, root.handlers = root.handlers, [_LogToNotes(state, level)]
+    old_handlers, root.handlers = root.handlers, [_LogToNotes(state, level)]
     try:
         yield
     finally:
-        root.handlers = before
+        root.handlers = old_handlers

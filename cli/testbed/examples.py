@@ -60,12 +60,12 @@ def list_examples(json: Json = False, config: Config = None) -> None:
 
     Example: rlab example list
     """
-    found = list(_examples())
+    examples = list(_examples())
     if json:
         names = ("name", "about", "run")
-        print_json({"examples": [{name: getattr(each, name) for name in names} for each in found]})
+        print_json({"examples": [{name: getattr(each, name) for name in names} for each in examples]})
         return
-    print_table(["name", "shows", "run"], [(each.name, each.about, each.run) for each in found])
+    print_table(["name", "shows", "run"], [(each.name, each.about, each.run) for each in examples])
 
 
 @app.command()
@@ -80,13 +80,15 @@ def copy(
 
     Example: rlab example copy hello scenarios
     """
-    known = {each.name: each for each in _examples()}
+    by_name = {each.name: each for each in _examples()}
     with exit_with_error():
         # A page names the file, the list names the example.
-        wanted = [name.removeprefix(f"{_FOLDER}/").removesuffix("/").removesuffix(".py") for name in names or known]
-        if unknown := [name for name in wanted if name not in known]:
-            raise ConfigError(f"no example {unknown[0]!r}; there are {', '.join(known)}")
-        chosen = [known[name] for name in wanted]
+        wanted_names = [
+            name.removeprefix(f"{_FOLDER}/").removesuffix("/").removesuffix(".py") for name in names or by_name
+        ]
+        if unknown := [name for name in wanted_names if name not in by_name]:
+            raise ConfigError(f"no example {unknown[0]!r}; there are {', '.join(by_name)}")
+        chosen = [by_name[name] for name in wanted_names]
         for each in chosen:
             if (target := to / _FOLDER / each.path.name).exists():
                 raise ConfigError(f"{target} exists: nothing was copied; remove it, or name another folder with --to")

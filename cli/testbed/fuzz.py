@@ -122,5 +122,5 @@ def _show(report: FuzzReport, *, as_json: bool) -> None:
         text += f", {name} {' '.join(f'{level:g}' for level in levels)}"
     details = {"codes": report.codes, "levels": report.levels, "found": report.found}
     print_outcome({**line, **details}, text, as_json=as_json)
-    for found in report.found:
-        print_note(found)
+    for finding in report.found:
+        print_note(finding)

@@ -123,7 +123,7 @@ def check(lesson: LessonName, labs: Labs = SHIPPED, work: Work = Path("labs"), c
     print_line(f"done: {chosen.title}")
 
 
-def still_wrong(lesson: Lesson, given: Path, folder: Path) -> list[str]:
+def still_wrong(lesson: Lesson, labs: Path, folder: Path) -> list[str]:
     """A line for each fault that is left; the programme is run if the lesson asks for a repair.
 
     Raises:
@@ -133,7 +133,7 @@ def still_wrong(lesson: Lesson, given: Path, folder: Path) -> list[str]:
     if lesson.repair is None:
         return wrong
     text = _read(folder / PROGRAMME)
-    changed = changed_too_much(lesson.repair, _read(given / PROGRAMME), text)
+    changed = changed_too_much(lesson.repair, _read(labs / PROGRAMME), text)
     if changed:
         return wrong + changed
     outcome, moves = _run(text, folder / TRACE)
@@ -188,12 +188,12 @@ def _lessons(labs: Path) -> list[Lesson]:
     return [parse_lesson(folder.name, _read(folder / LAB)) for folder in folders]
 
 
-def _lesson(labs: Path, wanted: str) -> Lesson:
+def _lesson(labs: Path, name: str) -> Lesson:
     lessons = _lessons(labs)
     for number, lesson in enumerate(lessons, 1):
-        if wanted in (str(number), f"{number:02}", lesson.name, lesson.name.partition("-")[2]):
+        if name in (str(number), f"{number:02}", lesson.name, lesson.name.partition("-")[2]):
             return lesson
-    raise ConfigError(f"no lesson {wanted!r}; there are {', '.join(lesson.name for lesson in lessons)}")
+    raise ConfigError(f"no lesson {name!r}; there are {', '.join(lesson.name for lesson in lessons)}")
 
 
 def _read(path: Path) -> str:

@@ -208,10 +208,10 @@ def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, 
         *("rebalances", "queues_moved", "needed", "balance_ms_p50", "balance_ms_p95"),
         *("double_owner_ms", "orphan_ms"),
     )
-    found = {"verdict": summary.verdict.value, **document(summary)}
-    if found["in_all"] is not None:
-        found["in_all"] = {name: value for name, value in found["in_all"].items() if name not in _REPORTED_BY_BROKERS}
-    return {**found, **({} if pulls else dict.fromkeys(of_queues))}
+    fields = {"verdict": summary.verdict.value, **document(summary)}
+    if fields["in_all"] is not None:
+        fields["in_all"] = {name: value for name, value in fields["in_all"].items() if name not in _REPORTED_BY_BROKERS}
+    return {**fields, **({} if pulls else dict.fromkeys(of_queues))}
 
 
 def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:

@@ -45,8 +45,8 @@ def check(
         list[str] | None,
         typer.Option(metavar="GROUP=queue|key", help="What a group keeps in order; a ledger shows whether it does."),
     ] = None,
-    drained: Annotated[
-        bool, typer.Option("--drained", help="The groups had consumed everything at the end.", show_default=False)
+    all_consumed: Annotated[
+        bool, typer.Option("--all-consumed", help="The groups had consumed everything at the end.", show_default=False)
     ] = False,
     complete: Annotated[
         bool, typer.Option("--complete", help="No event is missing, also of nodes that died.", show_default=False)
@@ -74,7 +74,7 @@ def check(
 
     limits = HistoryLimits(
         complete=complete,
-        drained=drained,
+        all_consumed=all_consumed,
         double_owner_ms=double_owner * 1000,
         orphan_ms=orphan * 1000,
         order=dict(_order_of(text) for text in order or ()),
@@ -109,8 +109,8 @@ def _order_of(text: str) -> tuple[str, OrderScope]:
     """
     from traces.check.limits import OrderScope
 
-    group, found, keeps = text.rpartition("=")
-    if not found or not group or keeps not in list(OrderScope):
+    group, separator, keeps = text.rpartition("=")
+    if not separator or not group or keeps not in list(OrderScope):
         raise typer.BadParameter(f"--order {text!r}: say GROUP=queue or GROUP=key")
     return group, OrderScope(keeps)
 
@@ -130,7 +130,7 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
 def print_verdict(verdict: Verdict, limits: HistoryLimits) -> None:
     """Print a verdict: the rules, then each anomaly with its events."""
     from traces.check.words import clock_text, headline, rule_condition, rule_text, summary, witness_lines
-    from traces.figures.faults import in_words
+    from traces.figures.faults import describe_fault
 
     print_table(
         ["answer", "rule", "asks that", ">judged", ""],
@@ -149,16 +149,16 @@ def print_verdict(verdict: Verdict, limits: HistoryLimits) -> None:
             f"messages of {each.group}: {each.sent:,} acknowledged, {each.received:,} processed, {each.lost:,} not "
             f"processed, {each.duplicates:,} more than once"
         )
-    if verdict.messages and not limits.drained and any(each.lost for each in verdict.messages):
-        print_line("those may still come; with --drained they count as lost")
+    if verdict.messages and not limits.all_consumed and any(each.lost for each in verdict.messages):
+        print_line("those may still come; with --all-consumed they count as lost")
     for clock in verdict.clocks:
         print_line(clock_text(clock))
     for fault in verdict.faults:
-        print_line(f"injected fault: {in_words(fault, verdict.began_ms)}")
+        print_line(f"injected fault: {describe_fault(fault, verdict.began_ms)}")
     print_line(summary(verdict))
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:
     """The document of `--json`."""
-    found: dict[str, object] = document(verdict)
-    return found
+    fields: dict[str, object] = document(verdict)
+    return fields

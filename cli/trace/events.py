@@ -109,8 +109,8 @@ def read_files(
             file.add(event)
             n += 1
     if not n:
-        what = f": {skipped.first}" if skipped.n else ""
-        raise ConfigError(f"{', '.join(map(str, paths))} has no events{what}")
+        first_skipped = f": {skipped.first}" if skipped.n else ""
+        raise ConfigError(f"{', '.join(map(str, paths))} has no events{first_skipped}")
     clocks = reader.finish()
     know(clocks)
     yield from in_order(_merged([map(clocks.correct, file.again()) for file in files]))
@@ -193,11 +193,11 @@ async def follow_topic(
     """
     loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
     clocks = LiveClocks()
-    found = more = await reader.read()
+    events = more = await reader.read()
     while len(more) >= MAX_EVENTS_PER_READ:  # not until an empty answer: a busy trace always has new events
         more = await reader.read()
-        found += more
-    corrected = clocks.correct(found, loop.time())
+        events += more
+    corrected = clocks.correct(events, loop.time())
     for fault in clocks.news():
         know(fault)
     yield -math.inf, sorted(corrected, key=order_of)
@@ -225,7 +225,7 @@ class _TraceQueue:
 
 
 async def _queues(admin: Admin, silent: dict[str, str]) -> list[_TraceQueue]:
-    found = []
+    queues = []
     for broker in await admin.brokers():
         try:
             info = await admin.broker_info(broker.broker_name)
@@ -235,8 +235,8 @@ async def _queues(admin: Admin, silent: dict[str, str]) -> list[_TraceQueue]:
         topic = info.topic(TRACE_TOPIC)
         for queue_id, offsets in enumerate(() if topic is None else topic.ranges):
             queue = MessageQueue(TRACE_TOPIC, broker.broker_name, queue_id)
-            found.append(_TraceQueue(queue, offsets.min_offset, offsets.max_offset))
-    return found
+            queues.append(_TraceQueue(queue, offsets.min_offset, offsets.max_offset))
+    return queues
 
 
 async def _pull_all(admin: Admin, queues: list[_TraceQueue], silent: dict[str, str]) -> AsyncIterator[Event]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 AGAINST = "against"
 """The folder, inside a report's, of the run that it is compared with."""
-SHORT_TRACE_BYTES = 30_000_000
-"""A hundred thousand events: measured faster without Java's second compiler; larger traces were not measured."""
+SHORT_SPARK_JOB_BYTES = 30_000_000
+"""About a hundred thousand events. Up to this size a job is faster without Java's second compiler (C2), as measured."""
 
 
 def make_report(
@@ -33,21 +33,21 @@ def make_report(
     driver_memory: str = "1g",
     missing: str = "",
 ) -> Report:
-    """Make a report in the folder `out`, with progress on stderr; without `traces` the topic SYS_TRACE is read.
+    """Write a report of `traces` to the folder `out`; progress goes to stderr. Without traces it reads SYS_TRACE.
 
-    `missing` names the part of the topic that cannot be read.
-    With traces of another run `against` it, the page compares both; the report of that run is in a folder of its own.
+    `missing` names the part of the topic that cannot be read. If `against` has the traces of another run, the page
+    compares the two runs; the report of the other run is in the subfolder `against`.
 
     Raises:
         ConfigError: pyspark, Java or a trace is missing, a trace has no events, or the windows are too short.
     """
-    if against:
-        make = partial(make_report, group=group, window_s=window_s, master=master, driver_memory=driver_memory)
-        before = make(list(against), "", out / AGAINST)
-        make(traces, name_servers, out, missing=missing)
+    if against:  # each run gets its own report; then the page is written again, with both
+        make_one = partial(make_report, group=group, window_s=window_s, master=master, driver_memory=driver_memory)
+        other_report = make_one(list(against), "", out / AGAINST)
+        make_one(traces, name_servers, out, missing=missing)
         from pipeline.report.folder import write_page
 
-        return write_page(out, before)
+        return write_page(out, other_report)
     for path in traces:
         if not path.exists():
             raise ConfigError(f"there is no trace {path}")
@@ -57,32 +57,34 @@ def make_report(
         print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
 
     try:
-        from pipeline.report.folder import write_short_report
+        from pipeline.report.folder import write_report_without_spark
         from pipeline.trace.alone import is_for_one_process
 
         if traces and master is None and is_for_one_process(traces):
-            made = write_short_report(traces, out, group=group, window_s=window_s, progress=note)
+            report = write_report_without_spark(traces, out, group=group, window_s=window_s, progress=note)
             note("done")
-            return made
+            return report
         from pipeline.report.job import write_report
         from pipeline.spark.session import SHORT_JOB, spark_session
         from pipeline.trace.source import read_files, read_topic
     except ImportError as error:
-        raise ConfigError(f"a report needs more ({error}): {extras_command('spark', 'spark-jdk')}") from error
+        raise ConfigError(
+            f"a report of this size needs Spark ({error}): {extras_command('spark', 'spark-jdk')}"
+        ) from error
     note("Spark starts")
-    options = SHORT_JOB if is_short(traces) else ""
+    options = SHORT_JOB if is_short_spark_job(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        made = write_report(*(read, out), group=group, files=traces, missing=missing, window_s=window_s, progress=note)
+        report = write_report(read, out, group=group, files=traces, missing=missing, window_s=window_s, progress=note)
     note("done")
-    return made
+    return report
 
 
-def is_short(traces: list[Path]) -> bool:
-    """Whether a report of these files takes only seconds; False for a folder or a topic, whose size is unknown."""
+def is_short_spark_job(traces: list[Path]) -> bool:
+    """Whether a report of these files takes only seconds; False for a folder and for the topic."""
     if not traces or not all(path.is_file() for path in traces):
         return False
-    return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
+    return sum(path.stat().st_size for path in traces) <= SHORT_SPARK_JOB_BYTES
 
 
 def page_path(out: Path) -> Path:

@@ -112,7 +112,7 @@ def report(
     if missing.limit:
         print_note(f"note: {missing.limit}")
     with exit_with_error():
-        made = make_report(
+        report_made = make_report(
             *(trace or [], namesrv, out),
             group=group,
             against=against or (),
@@ -122,9 +122,9 @@ def report(
             missing=str(missing),
         )
     if json:
-        print_json({"page": str(page_path(out)), **report_document(made)})
+        print_json({"page": str(page_path(out)), **report_document(report_made)})
     else:
-        print_report(made, out)
+        print_report(report_made, out)
 
 
 def report_document(report: Report) -> dict[str, object]:
@@ -137,8 +137,8 @@ def report_document(report: Report) -> dict[str, object]:
         "damaged_messages": report.damaged,
         "missing": report.missing,
         "clocks": report.clocks,
-        "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
-        "ownerless": [asdict(one) for one in report.ownerless],
+        "groups": [{**asdict(each_group.totals), "missed": each_group.missed} for each_group in report.groups],
+        "ownerless": [asdict(each_group) for each_group in report.ownerless],
         "transactions": report.transactions,
         "faults": [asdict(each) for each in report.faults],
     }
@@ -155,11 +155,12 @@ def print_report(report: Report, out: Path) -> None:
         summary,
         transactions,
     )
-    from traces.figures.faults import in_words
+    from traces.figures.faults import describe_fault
 
-    for one in report.groups:
-        worst = sentence_of_rebalance(one.ranking[0]) if one.ranking else None
-        print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {describe_missed(one.missed)}".rstrip())
+    for group_report in report.groups:
+        worst = sentence_of_rebalance(group_report.ranking[0]) if group_report.ranking else None
+        totals, missed = group_report.totals, describe_missed(group_report.missed)
+        print_line(f"group {totals.group}: {summary(totals, worst)} {missed}".rstrip())
     for each in report.ownerless:
         print_line(f"group {each.group}: {ownerless(each)}")
         for row in each.queues[:SHOWN_QUEUES]:
@@ -170,10 +171,10 @@ def print_report(report: Report, out: Path) -> None:
     for row in report.transactions:
         print_line(f"producer group {row['group']}: {transactions(row)}")
     for fault in report.faults:
-        print_line(f"injected fault: {in_words(fault, report.started_ms)}")
+        print_line(f"injected fault: {describe_fault(fault, report.started_ms)}")
     if report.damaged:
-        lost = plural(report.damaged, "stored message")
-        print_line(f"{lost} can no longer be read: files of brokers are damaged or missing")
+        damaged_text = plural(report.damaged, "stored message")
+        print_line(f"{damaged_text} can no longer be read: files of brokers are damaged or missing")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
     for clock in report.clocks:

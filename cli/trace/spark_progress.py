@@ -17,23 +17,26 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 @contextmanager
-def spark_progress(spark: SparkSession, what: str) -> Iterator[None]:
+def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
     """Show the progress of a session's jobs while the block runs: on a terminal in one line, else every 10 s.
 
-    The text `what` is printed before the numbers.
+    The text `title` is printed before the numbers.
     """
     on_terminal = sys.stderr.isatty()
-    ended = threading.Event()
+    has_ended = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
     def show() -> None:
-        while not ended.wait(_TERMINAL_INTERVAL_S if on_terminal else _LOG_INTERVAL_S):
+        while not has_ended.wait(_TERMINAL_INTERVAL_S if on_terminal else _LOG_INTERVAL_S):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None]
-            if not known:
+            known_stages = [stage for stage in stages if stage is not None]
+            if not known_stages:
                 continue
-            done, total = sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
-            text = f"{what}: {done} of {total} tasks"
+            done, total = (
+                sum(stage.numCompletedTasks for stage in known_stages),
+                sum(stage.numTasks for stage in known_stages),
+            )
+            text = f"{title}: {done} of {total} tasks"
             sys.stderr.write(f"{_CLEAR_LINE}{text}" if on_terminal else f"{text}\n")
             sys.stderr.flush()
 
@@ -42,7 +45,7 @@ def spark_progress(spark: SparkSession, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        has_ended.set()
         thread.join()
         if on_terminal:
             sys.stderr.write(_CLEAR_LINE)

@@ -349,11 +349,11 @@ def _print_proof(recorded: RecordedGroup, baseline: Baseline) -> None:
         )
 
 
-def _cells(what: str, tried: TriedRules, possible: int = 0) -> list[str]:
+def _cells(label: str, tried: TriedRules, possible: int = 0) -> list[str]:
     rules, costs = tried.rules, tried.costs
     perhaps = f" to {costs.duplicates + possible:,.0f}" if possible else ""
     return [
-        what,
+        label,
         rules.strategy,
         f"{rules.interval_ms / 1000:g} s",
         f"{rules.timeout_ms / 1000:g} s",

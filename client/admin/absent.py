@@ -18,8 +18,8 @@ async def forget_broker(cluster: ClusterRequests, broker: str) -> int:
     if any(data.broker_name == broker for data in await cluster.brokers()):
         raise InvalidParameter(f"broker {broker!r} is registered: stop it first; a stop unregisters it")
     answers = await cluster.ask(cluster.servers, RequestCode.FORGET_BROKER, {"broker_name": broker})
-    done = successful_answers(answers, f"broker {broker!r} is not forgotten by", kind="name server")
-    forgotten = sum(1 for answer in done.values() if answer.header["n"])
+    answered = successful_answers(answers, f"broker {broker!r} is not forgotten by", kind="name server")
+    forgotten = sum(1 for answer in answered.values() if answer.header["n"])
     if not forgotten:
         absence = await cluster.absent()
         names = [each.broker_name for each in absence.brokers]

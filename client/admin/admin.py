@@ -372,8 +372,8 @@ class Admin(ClientLifecycle):
         """
         changes: dict[str, object] = {"consume": consume, "broadcast": broadcast, "retry_queues": retry_queues}
         changes |= {"max_attempts": max_attempts, "fifo": fifo, "retry_delays_ms": retry_delays_ms}
-        named = {name: value for name, value in changes.items() if value is not None}
-        return await set_group(self._cluster, group, named, create=create)
+        given_settings = {name: value for name, value in changes.items() if value is not None}
+        return await set_group(self._cluster, group, given_settings, create=create)
 
     async def producer_groups(self) -> tuple[ProducerGroup, ...]:
         """Every producer group with a member or an open transaction on a broker that answers, sorted by name.
@@ -402,8 +402,8 @@ class Admin(ClientLifecycle):
         """
 
         async def check_known() -> None:
-            if group not in (known := await self._group_names()):
-                raise unknown_group(group, known)
+            if group not in (group_names := await self._group_names()):
+                raise unknown_group(group, group_names)
 
         return DeadLetterAdmin(self._cluster, group, check_known)
 

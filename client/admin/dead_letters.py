@@ -103,7 +103,7 @@ class DeadLetterAdmin:
         rows = []
         for queue, address in await self._queues():
             marks = await self._marks(address, queue)
-            ends = [
+            end_times = [
                 message.stored_ms
                 for offset in (marks.min_offset, marks.max_offset - 1)
                 if marks.min_offset < marks.max_offset
@@ -114,8 +114,8 @@ class DeadLetterAdmin:
                     queue=queue,
                     letters=marks.max_offset - marks.min_offset,
                     resent=sum(marks.resent(offset) for offset in range(marks.min_offset, marks.max_offset)),
-                    oldest_ms=ends[0] if ends else None,
-                    newest_ms=ends[-1] if ends else None,
+                    oldest_ms=end_times[0] if end_times else None,
+                    newest_ms=end_times[-1] if end_times else None,
                 )
             )
         return tuple(rows)
@@ -138,20 +138,22 @@ class DeadLetterAdmin:
                     if message.offset < marks.max_offset:
                         yield DeadLetter(message, marks.resent(message.offset), undecodable)
 
-    async def find(self, message_ids: Iterable[str], *, again: bool = False) -> dict[str, list[DeadLetter]]:
+    async def find(self, message_ids: Iterable[str], *, include_resent: bool = False) -> dict[str, list[DeadLetter]]:
         """Find letters by the message id that the producer gave; returns those that are to be sent, by id.
 
-        A message that failed again has several. With `again`, if all letters of an id were sent again already, the
-        newest of them is returned.
+        A message that failed again has several letters. If all letters of an id were sent again already, none is
+        returned, or with `include_resent` the newest one.
         """
-        found: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
+        by_id: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
         async for letter in self.letters():
-            if letter.message.message_id in found and not letter.undecodable:
-                found[letter.message.message_id].append(letter)
-        for message_id, letters in found.items():
+            if letter.message.message_id in by_id and not letter.undecodable:
+                by_id[letter.message.message_id].append(letter)
+        for message_id, letters in by_id.items():
             newest = sorted(letters, key=lambda letter: letter.message.stored_ms)[-1:]
-            found[message_id] = [letter for letter in letters if not letter.resent] or (newest if again else [])
-        return found
+            by_id[message_id] = [letter for letter in letters if not letter.resent] or (
+                newest if include_resent else []
+            )
+        return by_id
 
     async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
         """Send every letter again that was not sent again before, and return how many.
@@ -225,8 +227,8 @@ class DeadLetterAdmin:
         route = await self._cluster.name_servers.route(topic)
         if route is None:
             alone = topic == retry_topic(self.group)
-            what = "start a consumer of the group first" if alone else "create it, or re-send to the group alone"
-            raise TopicNotExist(f"topic {topic!r} is gone, so nothing was sent to it: {what}")
+            remedy = "start a consumer of the group first" if alone else "create it, or re-send to the group alone"
+            raise TopicNotExist(f"topic {topic!r} is gone, so nothing was sent to it: {remedy}")
         queues = _with_addresses(route, route.publish_queues())
         if not queues:
             raise ServiceNotAvailable(f"no queue of topic {topic!r} takes messages now")
@@ -250,10 +252,10 @@ class DeadLetterAdmin:
         return _with_addresses(route, route.subscribe_queues())
 
     async def _marks(self, address: str, queue: MessageQueue, offsets: Iterable[int] = ()) -> _Marks:
-        asked: dict[str, object] = {"group": self.group, "queue_id": queue.queue_id}
+        marks_header: dict[str, object] = {"group": self.group, "queue_id": queue.queue_id}
         code, body = RequestCode.MARK_DEAD_LETTERS, msgpack.packb(list(offsets))
         try:
-            answer = await self._cluster.request(address, code, asked, body, broker=queue.broker_name)
+            answer = await self._cluster.request(address, code, marks_header, body, broker=queue.broker_name)
         except RlabError as error:
             fail(f"broker {queue.broker_name}", error)
         above = cast("list[int]", msgpack.unpackb(answer.body or b""))

@@ -45,12 +45,12 @@ def merge_members(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]
     Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: the
     report of the broker where the member expires last.
     """
-    seen: dict[str, list[str]] = {}
+    brokers_of: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}
     away: dict[str, dict[str, str]] = {}
     for report in reports:
         for member in report.members:
-            seen.setdefault(member.client_id, []).append(report.broker_name)
+            brokers_of.setdefault(member.client_id, []).append(report.broker_name)
             queues.setdefault(member.client_id, []).extend(member.queues)
             if why := absence_reason(member):
                 away.setdefault(member.client_id, {})[report.broker_name] = why
@@ -64,7 +64,7 @@ def merge_members(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]
             consume_type=newest.consumer.consume_type,
             expires_in_s=newest.expires_in_s,
             queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
-            brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
+            brokers=tuple(sorted(dict.fromkeys(brokers_of[client_id]))),
             suspended=newest.consumer.suspended,
             away_at=away.get(client_id, {}),
         )
@@ -92,8 +92,8 @@ def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:
     newest: dict[str, MemberReport] = {}
     for report in reports:
         for member in report.members:
-            known = newest.get(member.client_id)
-            if known is None or known.expires_in_s < member.expires_in_s:
+            other = newest.get(member.client_id)
+            if other is None or other.expires_in_s < member.expires_in_s:
                 newest[member.client_id] = member
     return newest
 

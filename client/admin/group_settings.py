@@ -50,17 +50,17 @@ async def set_group(
                 "For a group that has yet to start, say so: --create"
             )
     # One broker first: its event is the cause of the events of the others.
-    first, *others = masters
+    first, *other_masters = masters
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     answers = await cluster.ask({first: masters[first]}, code, header)
     reported = answers[first]
     cause = reported.header["cause"] if isinstance(reported, Command) else ""
-    answers |= await cluster.ask({name: masters[name] for name in others}, code, {**header, "cause": cause})
+    answers |= await cluster.ask({name: masters[name] for name in other_masters}, code, {**header, "cause": cause})
     failures = {name: answer for name, answer in answers.items() if isinstance(answer, RlabError)}
     if failures:
-        done = ", ".join(name for name in answers if name not in failures) or "no broker"
+        done_text = ", ".join(name for name in answers if name not in failures) or "no broker"
         texts = "; ".join(f"not on {name}: {error}" for name, error in failures.items())
         raise type(next(iter(failures.values())))(
-            f"group {group!r} was set on {done}, and {texts}. Repeat it when they answer: it is safe"
+            f"group {group!r} was set on {done_text}, and {texts}. Repeat it when they answer: it is safe"
         )
     return settings_by_broker(answers)

@@ -48,8 +48,8 @@ async def list_groups(cluster: ClusterRequests) -> tuple[GroupSummary, ...]:
 async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
     """See `Admin.group`."""
     header, masters = {"group": group}, await cluster.masters()
-    asked = [await cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
-    lists, stats, pops, configs = (answers for answers, _ in asked)
+    reachable = [await cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
+    lists, stats, pops, configs = (answers for answers, _ in reachable)
     reports = [
         GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), header_of(stats[name]))
         for name in lists
@@ -63,7 +63,7 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
             raise unknown_group(group, listed, absence)
     topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
     routes = {topic: await cluster.name_servers.route(topic) for topic in sorted(topics)}
-    known: dict[str, TopicRoute] = {topic: route for topic, route in routes.items() if route is not None}
+    known_routes: dict[str, TopicRoute] = {topic: route for topic, route in routes.items() if route is not None}
     popped = [
         PoppedQueue.from_wire(name, row)
         for name, answer in pops.items()
@@ -71,9 +71,9 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
         for row in unpack(answer)
     ]
     strategies = strategies_named({member.consumer.strategy for report in reports for member in report.members})
-    silent = {name for _, away in asked for name in away}
-    kept = with_kept_queues(known, topics, absence)
-    info = group_info(group, reports, kept, silent, strategies, await assignment_of(cluster, group), popped)
+    silent = {name for _, away in reachable for name in away}
+    kept_routes = with_kept_queues(known_routes, topics, absence)
+    info = group_info(group, reports, kept_routes, silent, strategies, await assignment_of(cluster, group), popped)
     topics |= {row.queue.topic for row in info.queues}
     away = [queue for broker in absence.brokers for topic in topics for queue in broker.queues_of(topic)]
     return replace(info, settings=settings_by_broker(configs), absence=absence, absent_queues=tuple(sorted(away)))
@@ -86,13 +86,13 @@ def with_kept_queues(
 
     Members keep these queues for some time (`client/instance/routes.py`), so their targets contain them.
     """
-    made = dict(routes)
+    kept_routes = dict(routes)
     for topic in sorted(topics):
         for broker in absence.masters.values():
             config = broker.topic(topic)
             if config is None or broker.away_s >= ABSENT_BROKER_KEPT_S:
                 continue
-            before = made.get(topic, TopicRoute(topic=topic, queues=(), brokers=()))
+            old_route = kept_routes.get(topic, TopicRoute(topic=topic, queues=(), brokers=()))
             queue = QueueData(
                 broker_name=broker.broker_name,
                 read_queue_nums=config.read_queue_nums,
@@ -102,12 +102,12 @@ def with_kept_queues(
             data = BrokerData(
                 cluster=broker.cluster, broker_name=broker.broker_name, addresses={MASTER_ID: broker.address}
             )
-            made[topic] = TopicRoute(
+            kept_routes[topic] = TopicRoute(
                 topic=topic,
-                queues=tuple(sorted((*before.queues, queue), key=lambda each: each.broker_name)),
-                brokers=tuple(sorted((*before.brokers, data), key=lambda each: each.broker_name)),
+                queues=tuple(sorted((*old_route.queues, queue), key=lambda each: each.broker_name)),
+                brokers=tuple(sorted((*old_route.brokers, data), key=lambda each: each.broker_name)),
             )
-    return made
+    return kept_routes
 
 
 async def assignment_of(cluster: ClusterRequests, group: str) -> AssignmentInfo:
@@ -126,10 +126,10 @@ def header_of(answer: Answer) -> Mapping[str, Any]:
     return {} if isinstance(answer, RlabError) else answer.header
 
 
-def unknown_group(group: str, known: Iterable[str], absence: Absence | None = None) -> GroupNotExist:
+def unknown_group(group: str, group_names: Iterable[str], absence: Absence | None = None) -> GroupNotExist:
     """The error about a group that no broker knows; it names the absent brokers, which may know it."""
     away = "".join(f"; {broker}, and may know it" for broker in (absence.masters.values() if absence else ()))
-    return GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', known)}{away}")
+    return GroupNotExist(f"no broker knows group {group!r}; {list_names('known groups', group_names)}{away}")
 
 
 async def delete_group(cluster: ClusterRequests, group: str) -> None:
@@ -137,9 +137,9 @@ async def delete_group(cluster: ClusterRequests, group: str) -> None:
     masters = await cluster.masters()
     lists = successful_answers(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
     counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
-    members = {name: known[group] for name, known in counts.items() if group in known}
+    members = {name: members_of[group] for name, members_of in counts.items() if group in members_of}
     if not members:
-        raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
+        raise unknown_group(group, sorted({name for members_of in counts.values() for name in members_of}))
     if any(members.values()):
         raise IllegalOperation(
             f"group {group!r} has {plural(max(members.values()), 'member')}: stop its members first; "

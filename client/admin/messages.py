@@ -53,7 +53,7 @@ async def find_messages(
     """Find by key or by id, as the code says, on all brokers at once."""
     check_whole("max_n", max_n, 1, MAX_LOOKUP_MESSAGES)
     masters = await cluster.masters()
-    found: list[FoundMessage] = []
+    candidates: list[FoundMessage] = []
     failed: dict[str, RlabError] = {}
     searched: list[str] = []
 
@@ -63,7 +63,7 @@ async def find_messages(
         except RlabError as error:
             failed[name] = error
             return
-        found.extend(messages)
+        candidates.extend(messages)
         if is_complete:
             searched.append(name)
 
@@ -75,10 +75,10 @@ async def find_messages(
             fail(f"broker {name}", error)
     if len(failed) == len(masters):
         raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {failed[name]}" for name in masters))
-    found.sort(key=lambda each: (each.message.stored_ms, each.message.queue, each.message.offset), reverse=True)
+    candidates.sort(key=lambda each: (each.message.stored_ms, each.message.queue, each.message.offset), reverse=True)
     return FoundMessages(
-        messages=tuple(found[:max_n]),
-        is_complete=len(searched) + len(failed) == len(masters) and len(found) <= max_n,
+        messages=tuple(candidates[:max_n]),
+        is_complete=len(searched) + len(failed) == len(masters) and len(candidates) <= max_n,
         unreachable=tuple(sorted(failed)),
     )
 
@@ -87,16 +87,16 @@ async def _find_on(
     cluster: ClusterRequests, name: str, address: str, code: RequestCode, header: Mapping[str, Any], max_n: int
 ) -> tuple[list[FoundMessage], bool]:
     """Search one broker to the end, or until enough was found."""
-    found: list[FoundMessage] = []
-    before: int | None = None
-    while len(found) < max_n:
-        asked = {**header, "max_n": max_n - len(found), "before": before, "halves": True}
-        answer = await cluster.request(address, code, asked, broker=name, timeout_s=LOOKUP_TIMEOUT_S)
+    messages: list[FoundMessage] = []
+    before_position: int | None = None
+    while len(messages) < max_n:
+        query = {**header, "max_n": max_n - len(messages), "before": before_position, "halves": True}
+        answer = await cluster.request(address, code, query, broker=name, timeout_s=LOOKUP_TIMEOUT_S)
         for topic, queue_id, due_ms, record, *half in unpack(answer):
             [(message, undecodable)] = decode_or_keep(MessageQueue(topic, name, queue_id), record)
             is_delayed = due_ms >= 0
             message = message._replace(offset=-1) if is_delayed or half else message
-            found.append(
+            messages.append(
                 FoundMessage(
                     message=message,
                     due_ms=due_ms if is_delayed else None,
@@ -104,17 +104,17 @@ async def _find_on(
                     half=_half_text(half[0]) if half else "",
                 )
             )
-        before = answer.header["next_before"]
-        if before < 0:
-            return found, True
-    return found, False
+        before_position = answer.header["next_before"]
+        if before_position < 0:
+            return messages, True
+    return messages, False
 
 
-def _half_text(known: tuple[int, float] | None) -> str:
+def _half_text(check_state: tuple[int, float] | None) -> str:
     """The state of a half message as text, from the data of its broker, which is None once the transaction is ended."""
-    if known is None:
+    if check_state is None:
         return "ended"
-    checks, next_s = known
+    checks, next_s = check_state
     when = "waits for a producer of its group" if next_s < 0 else f"next check in {next_s:.0f} s"
     return f"open: {checks} checks, {when}"
 

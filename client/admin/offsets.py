@@ -21,8 +21,8 @@ from remoting.request_code import RequestCode
 async def earliest_clock(cluster: ClusterRequests, topic: str) -> int | None:
     """See `Admin.clock_ms`."""
     masters = masters_of((await cluster.route(topic)).brokers)
-    asked = {"topic": topic, "queue_id": 0}
-    answers = (await cluster.ask(masters, RequestCode.GET_MAX_OFFSET, asked)).values()
+    queue_header = {"topic": topic, "queue_id": 0}
+    answers = (await cluster.ask(masters, RequestCode.GET_MAX_OFFSET, queue_header)).values()
     times_ms = [answer.header.get("now_ms") for answer in answers if not isinstance(answer, RlabError)]
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
@@ -43,10 +43,10 @@ async def reset_offsets(
         raise InvalidParameter(f"to must be a ResetTo, for instance ResetTo.earliest(), got {short_repr(to)}")
     chosen = None if queues is None else check_queues(queues)
     masters = masters_of((await cluster.route(topic)).brokers)
-    wanted = _by_broker(topic, chosen, masters)
+    queue_ids = _by_broker(topic, chosen, masters)
     header = {"group": group, "topic": topic, "to": to.kind.value, "value": to.value}
-    holders, code = {name: masters[name] for name in wanted}, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-    plans = await cluster.ask(holders, code, {**header, "dry_run": True}, queue_ids=wanted)
+    holders, code = {name: masters[name] for name in queue_ids}, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    plans = await cluster.ask(holders, code, {**header, "dry_run": True}, queue_ids=queue_ids)
     plan = successful_answers(plans, "nothing was reset:")
     if not create and not any(answer.header["known"] for answer in plan.values()):
         lists = await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {})
@@ -58,9 +58,9 @@ async def reset_offsets(
     if dry_run:
         return _resets(topic, plan)
     repeats = to.kind is not ResetKind.SHIFT
-    done = await cluster.ask(holders, code, header, repeats=repeats, queue_ids=wanted)
-    reached = [name for name, answer in done.items() if not isinstance(answer, RlabError)]
-    return _resets(topic, successful_answers(done, f"reset on {', '.join(reached) or 'no broker'};"))
+    results = await cluster.ask(holders, code, header, repeats=repeats, queue_ids=queue_ids)
+    reached = [name for name, answer in results.items() if not isinstance(answer, RlabError)]
+    return _resets(topic, successful_answers(results, f"reset on {', '.join(reached) or 'no broker'};"))
 
 
 def _by_broker(
@@ -71,25 +71,25 @@ def _by_broker(
         return dict.fromkeys(masters)
     if not queues:
         raise InvalidParameter("no queue to reset: name some, or leave them out for all")
-    wanted: dict[str, list[int]] = {}
+    queue_ids: dict[str, list[int]] = {}
     for queue in sorted(set(queues)):
         if queue.topic != topic or queue.broker_name not in masters:
             raise InvalidParameter(
                 f"{queue} is not a queue of {topic!r}; {list_names('brokers that have it', masters)}"
             )
-        wanted.setdefault(queue.broker_name, []).append(queue.queue_id)
-    return wanted
+        queue_ids.setdefault(queue.broker_name, []).append(queue.queue_id)
+    return queue_ids
 
 
 def _resets(topic: str, answers: Mapping[str, Command]) -> tuple[QueueReset, ...]:
     return tuple(
         QueueReset(
             queue=MessageQueue(topic, name, queue_id),
-            before=None if before < 0 else before,
-            after=after,
+            before=None if old_offset < 0 else old_offset,
+            after=new_offset,
             clamped=clamped,
             owner=owner or None,
         )
         for name, answer in answers.items()
-        for queue_id, before, after, clamped, owner in unpack(answer)
+        for queue_id, old_offset, new_offset, clamped, owner in unpack(answer)
     )

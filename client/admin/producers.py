@@ -51,13 +51,13 @@ async def all_producer_groups(cluster: ClusterRequests) -> tuple[ProducerGroup, 
             continue  # a broker without transactions
         for group, members, n_open, oldest_s, waiting in unpack(answer):
             # A producer registers its group with every broker that it knows, so members are not added up.
-            known = groups.get(group, ProducerGroup(group=group, members=0, open=0, oldest_s=0.0, waiting=0))
+            so_far = groups.get(group, ProducerGroup(group=group, members=0, open=0, oldest_s=0.0, waiting=0))
             groups[group] = ProducerGroup(
                 group=group,
-                members=max(known.members, members),
-                open=known.open + n_open,
-                oldest_s=max(known.oldest_s, oldest_s),
-                waiting=known.waiting + waiting,
+                members=max(so_far.members, members),
+                open=so_far.open + n_open,
+                oldest_s=max(so_far.oldest_s, oldest_s),
+                waiting=so_far.waiting + waiting,
             )
     return tuple(groups[group] for group in sorted(groups))
 
@@ -89,6 +89,6 @@ async def one_producer_group(cluster: ClusterRequests, group: str) -> ProducerGr
     )
 
 
-def _unknown(group: str, known: list[str]) -> NoReturn:
-    shown = f"there are {', '.join(known[:10])}" if known else "there are none"
-    raise GroupNotExist(f"producer group {group!r} has no member and no open transaction; {shown}")
+def _unknown(group: str, group_names: list[str]) -> NoReturn:
+    groups_text = f"there are {', '.join(group_names[:10])}" if group_names else "there are none"
+    raise GroupNotExist(f"producer group {group!r} has no member and no open transaction; {groups_text}")

@@ -173,14 +173,14 @@ class QueueProgress:
         return self.targets == (() if self.owner is None else (self.owner,))
 
 
-def progress_from_wire(broker_name: str, rows: Any, more: Mapping[str, Any]) -> tuple[QueueProgress, ...]:
-    """Read the answer to GET_CONSUME_STATS; `more` is its header."""
-    lost, starts, sent = (
-        {(topic, queue_id): n for topic, queue_id, n in more.get(name, ())} for name in ("damaged", "starts", "sent")
+def progress_from_wire(broker_name: str, rows: Any, extra: Mapping[str, Any]) -> tuple[QueueProgress, ...]:
+    """Read the answer to GET_CONSUME_STATS; `extra` is its header."""
+    damaged, starts, sent = (
+        {(topic, queue_id): n for topic, queue_id, n in extra.get(name, ())} for name in ("damaged", "starts", "sent")
     )
     return tuple(
         QueueProgress.from_wire(
-            broker_name, row, lost.get((row[0], row[1]), 0), starts.get((row[0], row[1])), sent.get((row[0], row[1]))
+            broker_name, row, damaged.get((row[0], row[1]), 0), starts.get((row[0], row[1])), sent.get((row[0], row[1]))
         )
         for row in rows
     )
@@ -243,13 +243,13 @@ class PoppedQueue:
     @classmethod
     def from_wire(cls, broker_name: str, wire: Any) -> PoppedQueue:
         """Read one row of the answer to GET_POP_STATS."""
-        topic, queue_id, floor, next_offset, in_flight, again, oldest_ms, next_ms, attempts, draining, by_client = wire
+        topic, queue_id, floor, next_offset, in_flight, due, oldest_ms, next_ms, attempts, draining, by_client = wire
         return cls(
             queue=MessageQueue(topic, broker_name, queue_id),
             first_unended=floor,
             next_offset=next_offset,
             in_flight=in_flight,
-            to_come_again=again,
+            to_come_again=due,
             oldest_ms=oldest_ms if in_flight else None,
             next_visible_ms=next_ms if in_flight else None,
             most_attempts=attempts,
@@ -324,23 +324,23 @@ class GroupInfo:
     @property
     def stranded(self) -> tuple[MessageQueue, ...]:
         """Queues of subscribed topics that no member should own, because the strategies of the members disagree."""
-        wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
-        wanted -= self.assignment.popped
+        wanted_topics = {subscription.topic for member in self.members for subscription in member.subscriptions}
+        wanted_topics -= self.assignment.popped
         for member in self.members:
-            wanted -= self.popped_by(member)
+            wanted_topics -= self.popped_by(member)
             if member.consume_type is ConsumeType.POP:
-                wanted.discard(retry_topic(self.group))
-        return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
+                wanted_topics.discard(retry_topic(self.group))
+        return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted_topics)
 
     @property
     def unattended(self) -> Mapping[str, tuple[MessageQueue, ...]]:
         """Client id of a member that does not answer -> the queues that it still owns, at brokers that miss it."""
-        found: dict[str, list[MessageQueue]] = {}
+        queues_of: dict[str, list[MessageQueue]] = {}
         away_at = {member.client_id: member.away_at for member in self.members if member.away_at}
         for each in self.queues:
             if each.owner is not None and each.queue.broker_name in away_at.get(each.owner, {}):
-                found.setdefault(each.owner, []).append(each.queue)
-        return {client_id: tuple(queues) for client_id, queues in sorted(found.items())}
+                queues_of.setdefault(each.owner, []).append(each.queue)
+        return {client_id: tuple(queues) for client_id, queues in sorted(queues_of.items())}
 
     @property
     def balanced(self) -> bool:
@@ -372,11 +372,11 @@ class GroupReport:
 
     @classmethod
     def from_wire(
-        cls, broker_name: str, connections: Any, stats: Any, more: Mapping[str, Any] = NO_HEADER
+        cls, broker_name: str, connections: Any, stats: Any, extra: Mapping[str, Any] = NO_HEADER
     ) -> GroupReport:
         """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS; None where the group is unknown.
 
-        `more` is the header of the latter.
+        `extra` is the header of the latter.
         """
         connections = connections or {"version": 0, "created_ms": 0, "members": []}
         return cls(
@@ -396,5 +396,5 @@ class GroupReport:
                 )
                 for member in connections["members"]
             ),
-            queues=progress_from_wire(broker_name, stats or (), more),
+            queues=progress_from_wire(broker_name, stats or (), extra),
         )

@@ -37,11 +37,13 @@ async def replicas_of(cluster: ClusterRequests, broker: str) -> ReplicaSetInfo:
     missing = [member.address for member in row.members if member.address not in answers]
     answers |= await _ask(cluster, missing) if missing else {}
     row = _newest(broker, answers)
-    seen = _as_master_sees(row, answers)
+    seen_by_master = _as_master_sees(row, answers)
     return ReplicaSetInfo(
         row=row,
         replicas=tuple(
-            _info(row, member.replica_id, member.address, answers[member.address], seen.get(member.replica_id))
+            _info(
+                row, member.replica_id, member.address, answers[member.address], seen_by_master.get(member.replica_id)
+            )
             for member in row.members
         ),
     )
@@ -82,7 +84,7 @@ def _as_master_sees(row: ReplicaSet, answers: dict[str, Any]) -> dict[int, Any]:
     return {each["replica_id"]: each for each in master["replicas"]}
 
 
-def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any) -> ReplicaInfo:
+def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen_by_master: Any) -> ReplicaInfo:
     failed = isinstance(answer, RlabError)
     return ReplicaInfo(
         replica_id=replica_id,
@@ -90,12 +92,12 @@ def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any
         role="" if failed else answer["role"],
         in_sync=replica_id in row.in_sync,
         end_position=-1 if failed else answer["end_position"],
-        state="" if seen is None else seen["state"],
-        lag_bytes=-1 if seen is None else seen["lag_bytes"],
-        lag_s=-1.0 if seen is None else seen["lag_s"],
+        state="" if seen_by_master is None else seen_by_master["state"],
+        lag_bytes=-1 if seen_by_master is None else seen_by_master["lag_bytes"],
+        lag_s=-1.0 if seen_by_master is None else seen_by_master["lag_s"],
         failure=str(answer) if failed else "",
         register_answers=failed or bool(answer["register_answers"]),
         register_at=() if failed else tuple(answer.get("register_at") or ()),
         lease_margin_s=-1.0 if failed or answer.get("lease_margin_s") is None else answer["lease_margin_s"],
-        connected=seen is not None and bool(seen["connected"]),
+        connected=seen_by_master is not None and bool(seen_by_master["connected"]),
     )

@@ -108,13 +108,13 @@ class ClusterRequests:
             raise TopicNotExist(f"topic {topic!r} does not exist: create it with 'rlab topic create {topic}'")
         return route
 
-    async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
+    async def masters(self, wanted_names: Iterable[str] | None = None) -> dict[str, str]:
         """Name -> address of the master of these brokers, or of all, sorted by name.
 
         Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not, or is not
         a name. Cancellation: harmless.
         """
-        names = None if wanted is None else list(wanted)
+        names = None if wanted_names is None else list(wanted_names)
         for name in names or ():
             check_text("the name of a broker", name)
         masters = masters_of(await self._with_masters(names))
@@ -134,13 +134,15 @@ class ClusterRequests:
                 )
         return {name: masters[name] for name in chosen}
 
-    async def _with_masters(self, wanted: Collection[str] | None) -> tuple[BrokerData, ...]:
+    async def _with_masters(self, wanted_names: Collection[str] | None) -> tuple[BrokerData, ...]:
         """Every registered broker. It waits a moment for the next master of a set, once for each time without one."""
         until = anyio.current_time() + MASTER_CONNECT_S
         while True:
             brokers = await self.brokers()
             lacking = {each.broker_name: None for each in brokers if each.master is None and each.set_id}
-            expected = [name for name in lacking if name not in self._lacking and (wanted is None or name in wanted)]
+            expected = [
+                name for name in lacking if name not in self._lacking and (wanted_names is None or name in wanted_names)
+            ]
             if not expected or anyio.current_time() >= until:
                 self._lacking = lacking
                 return brokers
@@ -156,20 +158,20 @@ class ClusterRequests:
         answers = await self.ask(self.servers, RequestCode.GET_ABSENT_BROKERS, header)
         unable = {address: str(answer) for address, answer in answers.items() if isinstance(answer, RlabError)}
         able = [answer for answer in answers.values() if not isinstance(answer, RlabError)]
-        found: dict[tuple[str, int], AbsentBroker] = {}
+        brokers_away: dict[tuple[str, int], AbsentBroker] = {}
         for answer in able:
             for broker in map(AbsentBroker.from_wire, unpack(answer)):
-                known = found.get((broker.broker_name, broker.broker_id))
-                if known is None or broker.away_s < known.away_s:
-                    found[broker.broker_name, broker.broker_id] = broker
-        if found:
+                other = brokers_away.get((broker.broker_name, broker.broker_id))
+                if other is None or broker.away_s < other.away_s:
+                    brokers_away[broker.broker_name, broker.broker_id] = broker
+        if brokers_away:
             lists = await self.ask(self.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
             for each in lists.values():
                 for _, name, addresses in () if isinstance(each, RlabError) else unpack(each):
                     for broker_id, _ in addresses:
-                        found.pop((name, int(broker_id)), None)
+                        brokers_away.pop((name, int(broker_id)), None)
         return Absence(
-            brokers=tuple(broker for _, broker in sorted(found.items())),
+            brokers=tuple(broker for _, broker in sorted(brokers_away.items())),
             known_for_s=max((answer.header["uptime_s"] for answer in able), default=None),
             unable=unable,
         )
@@ -200,8 +202,8 @@ class ClusterRequests:
                 executed.
         """
 
-        async def attempt(at: str) -> Command:
-            return await self.remoting.request(at, code, header, body, timeout_s or self._timeout_s)
+        async def attempt(address: str) -> Command:
+            return await self.remoting.request(address, code, header, body, timeout_s or self._timeout_s)
 
         return await self._followed(address, broker, attempt, repeats=repeats)
 
@@ -222,8 +224,8 @@ class ClusterRequests:
             "suspend_ms": 0,
         }
 
-        async def attempt(at: str) -> Command:
-            connection = self.remoting.connected(at) or await self.remoting.connect(at, REQUEST_TIMEOUT_S)
+        async def attempt(address: str) -> Command:
+            connection = self.remoting.connected(address) or await self.remoting.connect(address, REQUEST_TIMEOUT_S)
             answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
             return answer if answer.code in _NOTHING_THERE else raise_for_code(answer)
 
@@ -248,20 +250,20 @@ class ClusterRequests:
                     address, epoch = error.master_address, error.epoch
                     continue
                 is_worth = broker and isinstance(error, _MAY_BE_DONE if repeats else _NOTHING_DONE)
-                found = await self._next_master(broker, address, error, until) if is_worth else None
-                if found is None:
+                next_master = await self._next_master(broker, address, error, until) if is_worth else None
+                if next_master is None:
                     raise doubt or error from None
-                address = found
+                address = next_master
 
     async def _next_master(self, broker: str, address: str, error: RlabError, until: float) -> str | None:
         """The address at which to repeat a request, after a short wait; None without a next master, or without time."""
         if anyio.current_time() + MASTER_PAUSE_S >= until:
             return None
-        known = next((data for data in await self.brokers() if data.broker_name == broker), None)
-        if known is None or not (isinstance(error, NotMaster) or known.master != address or known.set_id):
+        entry = next((data for data in await self.brokers() if data.broker_name == broker), None)
+        if entry is None or not (isinstance(error, NotMaster) or entry.master != address or entry.set_id):
             return None
         await anyio.sleep(MASTER_PAUSE_S)
-        return known.master or address
+        return entry.master or address
 
     async def ask(
         self,
@@ -270,7 +272,7 @@ class ClusterRequests:
         header: Mapping[str, Any],
         *,
         repeats: bool = True,
-        **own: Mapping[str, Any],
+        **own_fields: Mapping[str, Any],
     ) -> dict[str, Answer]:
         """Ask servers, given as name -> address, at the same time; the answers, some of them errors, are by name.
 
@@ -281,7 +283,7 @@ class ClusterRequests:
         answers: dict[str, Answer] = dict.fromkeys(servers, ConnectFailed("not asked"))
 
         async def ask_one(name: str, address: str) -> None:
-            fields = {field: values[name] for field, values in own.items()}
+            fields = {field: values[name] for field, values in own_fields.items()}
             try:
                 broker = "" if name == address else name
                 answers[name] = await self.request(address, code, {**header, **fields}, broker=broker, repeats=repeats)
@@ -348,8 +350,8 @@ def fail(where: str, error: RlabError) -> NoReturn:
     raise type(error)(f"{where}: {error}") from error
 
 
-def list_names(what: str, names: Iterable[str]) -> str:
+def list_names(title: str, names: Iterable[str]) -> str:
     """Text with the first names, for errors about an unknown name."""
     names = list(names)
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return f"{what}: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else f"there are no {what}"
+    return f"{title}: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else f"there are no {title}"

@@ -76,8 +76,8 @@ async def set_topic(cluster: ClusterRequests, topic: str, message_type: MessageT
     """See `Admin.set_topic`."""
     _check_not_system("set", topic)
     _checked_type(topic, message_type)
-    found = await _found(cluster, topic)
-    configs = {info.name: replace(at.config, message_type=message_type) for info, at in found}
+    topics = await _found(cluster, topic)
+    configs = {info.name: replace(topic_info.config, message_type=message_type) for info, topic_info in topics}
     return await _put(cluster, topic, configs, message_type)
 
 
@@ -89,8 +89,8 @@ async def scale_topic(
     if read is None and write is None:
         raise InvalidParameter(f"nothing to change: name the read or the write queues that {topic!r} should have")
     configs: dict[str, TopicConfig] = {}
-    for info, found in await _found(cluster, topic):
-        old = found.config
+    for info, topic_info in await _found(cluster, topic):
+        old = topic_info.config
         configs[info.name] = new = checked_topic_config(
             topic,
             old.read_queue_nums if read is None else read,
@@ -98,7 +98,7 @@ async def scale_topic(
             old.perm,
         )
         if new.read_queue_nums < old.read_queue_nums and not force:
-            await _check_drained(cluster, info, found, new.read_queue_nums)
+            await _check_drained(cluster, info, topic_info, new.read_queue_nums)
     return await _put(cluster, topic, configs)
 
 
@@ -110,7 +110,7 @@ async def _found(cluster: ClusterRequests, topic: str) -> list[tuple[BrokerInfo,
         BrokerInfo.from_wire(masters[name], unpack(answer))
         for name, answer in successful_answers(answers, f"topic {topic!r} has queues on").items()
     ]
-    return [(info, found) for info in infos if (found := info.topic(topic)) is not None]
+    return [(info, topic_info) for info in infos if (topic_info := info.topic(topic)) is not None]
 
 
 async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
@@ -124,17 +124,17 @@ async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     await cluster.ask(cluster.servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
-async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: TopicInfo, read: int) -> None:
+async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, topic_info: TopicInfo, read: int) -> None:
     """Refuse to remove read queues whose messages some group has still to consume, or no group has begun to consume.
 
     Groups miss messages that a producer with an old route stores there after this check; lowering the write count
     first avoids that.
     """
-    topic = found.config.topic
+    topic = topic_info.config.topic
     filled = {
         MessageQueue(topic, info.name, queue_id): False
-        for queue_id, held in enumerate(found.ranges)
-        if queue_id >= read and held.max_offset > held.min_offset
+        for queue_id, offset_range in enumerate(topic_info.ranges)
+        if queue_id >= read and offset_range.max_offset > offset_range.min_offset
     }
     if not filled:
         return
@@ -190,9 +190,9 @@ async def _wait_visible(
                 if not isinstance(answer, NetworkError)
             }
             behind = [address for address, route in routes.items() if not _shows(route, configs, message_type)]
-            shown = next((route for route in routes.values() if route is not None), None)
-            if shown is not None and not behind:
-                return shown
+            visible_route = next((route for route in routes.values() if route is not None), None)
+            if visible_route is not None and not behind:
+                return visible_route
             await anyio.sleep(VISIBLE_POLL_S)
     raise RequestTimeout(
         f"the brokers have topic {topic!r}, but name server {', '.join(behind or cluster.servers)} does not show it "
@@ -221,9 +221,9 @@ def _checked_type(topic: str, message_type: MessageType) -> MessageType:
 
 def _shows(route: TopicRoute | None, configs: Mapping[str, TopicConfig], message_type: MessageType | None) -> bool:
     """Whether a route has the queue counts of all these brokers, and the message type if one is asked for."""
-    found = {q.broker_name: q for q in (route.queues if route else ())}
+    by_broker = {q.broker_name: q for q in (route.queues if route else ())}
     return all(
-        (data := found.get(name)) is not None
+        (data := by_broker.get(name)) is not None
         and (data.read_queue_nums, data.write_queue_nums) == (config.read_queue_nums, config.write_queue_nums)
         and message_type in (None, data.message_type)
         for name, config in configs.items()

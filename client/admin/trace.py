@@ -77,10 +77,10 @@ class TraceReader:
         while len(events) < MAX_EVENTS_PER_READ:
             messages, after = await self._cluster.pull(address, _GROUP, queue, offset, _MESSAGES)
             for message, problem in messages:
-                found, bad = ([], 1) if problem else decode_events(message.body)
+                decoded, bad = ([], 1) if problem else decode_events(message.body)
                 if bad:
                     logger.warning("%d lines of %s at offset %d are not events", bad, queue, message.offset)
-                events += found
+                events += decoded
             if after == offset:
                 break
             offset = after

@@ -28,11 +28,11 @@ class AllocateMessageQueueAveragely:
         index = position_of(consumer_group, current_cid, mq_all, cid_all)
         if index is None:
             return []
-        share, rest = divmod(len(mq_all), len(cid_all))
+        share, remainder = divmod(len(mq_all), len(cid_all))
         # Every member before me has `share` queues, and those among the first `rest` have one more. This also covers
         # fewer queues than members (share is 0), where RocketMQ needs a negative count that skips its loop.
-        start = index * share + min(index, rest)
-        return list(mq_all[start : start + share + (index < rest)])
+        start = index * share + min(index, remainder)
+        return list(mq_all[start : start + share + (index < remainder)])
 
 
 class AllocateMessageQueueAveragelyByCircle:

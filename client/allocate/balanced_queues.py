@@ -83,37 +83,39 @@ class BalancedQueues:
         topics_of: Mapping[str, Collection[str]],
     ) -> list[MessageQueue]:
         """The queues of a client, of all topics that it subscribes to."""
-        own = _that_matter(topics_of.get(client_id, ()), queues_of)
-        if not own:
+        own_topics = _that_matter(topics_of.get(client_id, ()), queues_of)
+        if not own_topics:
             return []
-        known = {topic: list(queues) for topic, queues in queues_of.items()}
-        if self._asked != (topics_of, known):  # mostly another member of the same group asks
+        queues_by_topic = {topic: list(queues) for topic, queues in queues_of.items()}
+        if self._asked != (topics_of, queues_by_topic):  # mostly another member of the same group asks
             kinds = _kinds(queues_of, topics_of)
-            if self._seen != (kinds, known):
-                self._see(kinds, known)
-            self._asked = {member: tuple(topics) for member, topics in topics_of.items()}, known
-        return self._equals[own].share_of(client_id)
+            if self._seen != (kinds, queues_by_topic):
+                self._see(kinds, queues_by_topic)
+            self._asked = {member: tuple(topics) for member, topics in topics_of.items()}, queues_by_topic
+        return self._equals[own_topics].share_of(client_id)
 
-    def _see(self, kinds: _Kinds, known: dict[str, list[MessageQueue]]) -> None:
+    def _see(self, kinds: _Kinds, queues_by_topic: dict[str, list[MessageQueue]]) -> None:
         takers_of: dict[str, list[_Topics]] = {}
         for topics in kinds:
             for topic in topics:
                 takers_of.setdefault(topic, []).append(topics)
-        self._topics = {topic: _place(known[topic], self._topics.get(topic, _NO_QUEUES)) for topic in sorted(takers_of)}
+        self._topics = {
+            topic: _place(queues_by_topic[topic], self._topics.get(topic, _NO_QUEUES)) for topic in sorted(takers_of)
+        }
         owners_of = self._share_among_kinds(kinds, takers_of)
         shares: dict[_Topics, tuple[list[MessageQueue], list[Ints]]] = {topics: ([], []) for topics in kinds}
-        for topic, found in self._topics.items():
+        for topic, placed in self._topics.items():
             takers = takers_of[topic]
-            alone = [(found.queues, found.positions.at)]
-            parts = _split(found, owners_of[topic], len(takers)) if topic in owners_of else alone
-            for kind, (queues, at) in zip(takers, parts, strict=True):
+            alone = [(placed.queues, placed.positions.at)]
+            parts = _split(placed, owners_of[topic], len(takers)) if topic in owners_of else alone
+            for kind, (queues, positions) in zip(takers, parts, strict=True):
                 its_queues, its_places = shares[kind]
                 its_queues += queues
-                its_places.append(at)
+                its_places.append(positions)
         self._equals = {topics: self._equals.get(topics) or _Equals() for topics in kinds}
         for topics, (its_queues, its_places) in shares.items():
             self._equals[topics].see(its_queues, its_places, kinds[topics])
-        self._seen = (kinds, known)
+        self._seen = (kinds, queues_by_topic)
 
     def _share_among_kinds(self, kinds: _Kinds, takers_of: Mapping[str, Sequence[_Topics]]) -> dict[str, Ints]:
         """For each queue the kind that gets it, a number in `takers_of`, by topic; topics of one kind are left out.
@@ -159,12 +161,12 @@ class _Rings:
         self._made: dict[tuple[int, ...], Ring] = {}
 
     def of(self, kinds: Sequence[_Topics]) -> Ring:
-        """Its owners are numbers in `kinds`."""
+        """The ring of these kinds; its owners are indexes of `kinds`."""
         numbers = tuple(self._numbers[kind] for kind in kinds)
         if numbers not in self._made:
-            place = np.full(len(self._numbers), -1)
-            place[list(numbers)] = np.arange(len(numbers))
-            of_member = place[self._kind_of]
+            index_of = np.full(len(self._numbers), -1)
+            index_of[list(numbers)] = np.arange(len(numbers))
+            of_member = index_of[self._kind_of]
             points, members = ring_of(self._points[of_member >= 0])
             self._made[numbers] = Ring(points, of_member[of_member >= 0][members])
         return self._made[numbers]
@@ -179,26 +181,26 @@ class _Equals:
         self._members: list[str] = []
         self._owners: Ints | None = None
 
-    def see(self, queues: list[MessageQueue], at: list[Ints], members: list[str]) -> None:
+    def see(self, queues: list[MessageQueue], positions: list[Ints], members: list[str]) -> None:
         """Take sorted queues and sorted members; they are assigned when `share_of` is called.
 
-        `at` has the positions of the queues on the ring, in parts, and depends on nothing else.
+        `positions` has the positions of the queues on the ring, in parts, and depends on nothing else.
         """
         if queues != self._queues or members != self._members:
-            self._queues, self._at, self._members, self._owners = queues, at, members, None
+            self._queues, self._at, self._members, self._owners = queues, positions, members, None
 
     def share_of(self, client_id: str) -> list[MessageQueue]:
         """The queues of one of the members."""
         if self._owners is None:
             ring = ring_of(points_of(self._members))
             self._owners = deal_evenly(order_by_position(np.concatenate(self._at)), ring, len(self._members))
-        own = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
-        return list(map(self._queues.__getitem__, own))
+        own_topics = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
+        return list(map(self._queues.__getitem__, own_topics))
 
 
-def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
-    if listed == before.listed:
-        return before
+def _place(listed: list[MessageQueue], old: _Placed) -> _Placed:
+    if listed == old.listed:
+        return old
     queues = sorted(listed)
     positions = order_by_position(positions_of(queues))
     ordered = positions.at[positions.order]
@@ -209,12 +211,12 @@ def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
     return _Placed(listed, queues, positions)
 
 
-def _split(found: _Placed, owners: Ints, kinds: int) -> Iterator[tuple[list[MessageQueue], Ints]]:
+def _split(placed: _Placed, owners: Ints, kinds: int) -> Iterator[tuple[list[MessageQueue], Ints]]:
     """The queues of each kind, and where they are, in their order."""
     by_kind = ascending(owners)
-    queues, at = list(map(found.queues.__getitem__, by_kind.tolist())), found.positions.at[by_kind]
+    queues, positions = list(map(placed.queues.__getitem__, by_kind.tolist())), placed.positions.at[by_kind]
     for first, end in pairwise([0, *np.bincount(owners, minlength=kinds).cumsum().tolist()]):
-        yield queues[first:end], at[first:end]
+        yield queues[first:end], positions[first:end]
 
 
 def _that_matter(topics: Iterable[str], queues_of: Mapping[str, Sequence[MessageQueue]]) -> _Topics:

@@ -76,19 +76,19 @@ class AllocateMessageQueueConsistentHash:
         points = sorted(owners)
         assigned: dict[str, list[MessageQueue]] = {}
         for queue in queues if points else ():
-            at = bisect_left(points, self._hash(queue_key(queue)))
-            assigned.setdefault(owners[points[at % len(points)]], []).append(queue)
+            point_index = bisect_left(points, self._hash(queue_key(queue)))
+            assigned.setdefault(owners[points[point_index % len(points)]], []).append(queue)
         return assigned
 
     def _ring(self, cid_all: Sequence[str]) -> dict[int, str]:
         """Owner of each point; of two members with an equal point, the later one."""
         owners: dict[int, str] = {}
-        seen: set[str] = set()
+        seen_ids: set[str] = set()
         for client_id in cid_all:
             # Replicas of a repeated id are numbered from the points that it has at that moment, so a point that was
             # lost to another member is made again.
-            first = sum(owner == client_id for owner in owners.values()) if client_id in seen else 0
-            seen.add(client_id)
+            first = sum(owner == client_id for owner in owners.values()) if client_id in seen_ids else 0
+            seen_ids.add(client_id)
             for replica in range(first, first + self._virtual_node_cnt):
                 owners[self._hash(f"{client_id}-{replica}")] = client_id
         return owners

@@ -91,15 +91,15 @@ def positions_of(queues: Sequence[MessageQueue]) -> Ints:
     counts = [end - first for first, end in pairwise([*firsts, len(queues)])]
     ids = np.fromiter(map(attrgetter("queue_id"), queues), dtype=np.int64, count=len(queues))
     # Products may overflow at 2**64, which the length of the ring divides: the remainder is the same.
-    at: Ints = (
+    positions: Ints = (
         np.repeat(np.array(bases, dtype=np.int64), np.array(counts, dtype=np.int64)) + ids * GOLDEN
     ) % RING_LENGTH
-    return at
+    return positions
 
 
-def order_by_position(at: Ints) -> Positions:
+def order_by_position(positions: Ints) -> Positions:
     """Queues in order of their positions; where two are equal, that with the lower number comes first."""
-    return Positions(at, ascending(at))
+    return Positions(positions, ascending(positions))
 
 
 def points_of(members: Iterable[str]) -> Ints:
@@ -130,25 +130,25 @@ def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, neare
     `rooms` is the number of queues of each owner, and `extra` of the owners get one more; together they are the number
     of queues. `nearest` is `next_points` of these positions and this ring, if known already.
     """
-    left = rooms.copy()
+    capacity = rooms.copy()
     owner_of = np.full(len(positions.at), -1)
     waiting = positions.order
     while len(waiting):
-        found, distances = nearest or next_points(Positions(positions.at, waiting), ring)
+        owners, distances = nearest or next_points(Positions(positions.at, waiting), ring)
         nearest = None
         by_distance = ascending(distances)
-        wanted = found[by_distance]
-        rank, room = _rank_within(wanted), left[wanted]
-        taken = rank < room
+        wanted_owner = owners[by_distance]
+        rank, room_of = _rank_within(wanted_owner), capacity[wanted_owner]
+        is_taken = rank < room_of
         if extra:  # The nearest queues that find an owner with its common number.
-            more = np.flatnonzero((rank == room) & (room >= 0))[:extra]
-            taken[more] = True
-            extra -= len(more)
-        takers = wanted[taken]
-        left -= np.bincount(takers, minlength=len(left))  # -1 for an owner with one more
-        owner_of[waiting[by_distance[taken]]] = takers
+            over_capacity = np.flatnonzero((rank == room_of) & (room_of >= 0))[:extra]
+            is_taken[over_capacity] = True
+            extra -= len(over_capacity)
+        takers = wanted_owner[is_taken]
+        capacity -= np.bincount(takers, minlength=len(capacity))  # -1 for an owner with one more
+        owner_of[waiting[by_distance[is_taken]]] = takers
         waiting = waiting[owner_of[waiting] < 0]
-        is_open = (left >= (0 if extra else 1))[ring.owners]
+        is_open = (capacity >= (0 if extra else 1))[ring.owners]
         ring = Ring(ring.points[is_open], ring.owners[is_open])
     return owner_of
 
@@ -156,12 +156,12 @@ def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, neare
 def next_points(positions: Positions, ring: Ring) -> NextPoints:
     """The next point after each queue of `positions.order`, which may leave queues out; the ring is not empty."""
     places = positions.at[positions.order]
-    found = np.searchsorted(ring.points, places)
-    around = found == len(ring.points)
-    found[around] = 0
-    distances = ring.points[found] - places
+    indexes = np.searchsorted(ring.points, places)
+    around = indexes == len(ring.points)
+    indexes[around] = 0
+    distances = ring.points[indexes] - places
     distances[around] += RING_LENGTH
-    return NextPoints(ring.owners[found], distances)
+    return NextPoints(ring.owners[indexes], distances)
 
 
 def ascending(values: Ints) -> Ints:
@@ -178,11 +178,11 @@ def _rank_within(groups: Ints) -> Ints:
     """For each entry, the number of entries before it of the same group."""
     by_group = ascending(groups)
     ordered = groups[by_group]
-    begins = np.ones(len(groups), dtype=bool)
-    begins[1:] = ordered[1:] != ordered[:-1]
-    firsts = np.flatnonzero(begins)
+    is_first = np.ones(len(groups), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    firsts = np.flatnonzero(is_first)
     rank = np.empty(len(groups), dtype=np.int64)
-    rank[by_group] = np.arange(len(groups)) - firsts[np.cumsum(begins) - 1]
+    rank[by_group] = np.arange(len(groups)) - firsts[np.cumsum(is_first) - 1]
     return rank
 
 

@@ -48,9 +48,9 @@ class AllocateMessageQueueByMachineRoom:
         if index is None:
             return []
         queues = [queue for queue in mq_all if parse_machine_room(queue.broker_name) in self._rooms]
-        share, rest = divmod(len(queues), len(cid_all))
+        share, remainder = divmod(len(queues), len(cid_all))
         block = queues[index * share : (index + 1) * share]
-        if index < rest:
+        if index < remainder:
             block.append(queues[index + share * len(cid_all)])
         return block
 
@@ -116,16 +116,16 @@ class AllocateMachineRoomNearby:
             room = _known(self._resolver.consumer_room(client_id), f"consumer {client_id}")
             members_in.setdefault(room, []).append(client_id)
 
-        here = self._resolver.consumer_room(current_cid)
+        own_room = self._resolver.consumer_room(current_cid)
         assigned: list[MessageQueue] = []
-        if near := queues_in.pop(here, None):
-            assigned += self._inner.allocate(consumer_group, current_cid, near, members_in[here])
+        if near := queues_in.pop(own_room, None):
+            assigned += self._inner.allocate(consumer_group, current_cid, near, members_in[own_room])
         for room in sorted(queues_in.keys() - members_in.keys(), key=utf16_units):
             assigned += self._inner.allocate(consumer_group, current_cid, queues_in[room], cid_all)
         return assigned
 
 
-def _known(room: str | None, what: str) -> str:
+def _known(room: str | None, subject: str) -> str:
     if not room:
-        raise ValueError(f"the resolver knows no machine room for {what}")
+        raise ValueError(f"the resolver knows no machine room for {subject}")
     return room

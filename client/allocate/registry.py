@@ -88,10 +88,10 @@ def strategy_named(name: str) -> AllocateMessageQueueStrategy:
     return _loaded(packaged[0])
 
 
-def check_strategy_name(what: str, name: str) -> None:
+def check_strategy_name(subject: str, name: str) -> None:
     """Refuse a name that `strategy_named` does not know, by a ConfigError; nothing is loaded."""
     if not has_strategy(name):
-        raise ConfigError(f"{what} must be one of {', '.join(strategy_names())}; got {name!r}")
+        raise ConfigError(f"{subject} must be one of {', '.join(strategy_names())}; got {name!r}")
 
 
 def _is_taken(name: str) -> bool:
@@ -103,10 +103,10 @@ def _installed() -> dict[str, list[EntryPoint]]:
     # Late: the import and the search take some 40 ms, and most processes name no strategy.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    found: dict[str, dict[str, EntryPoint]] = {}
+    packages_of: dict[str, dict[str, EntryPoint]] = {}
     for entry in entry_points(group=ENTRY_POINTS):
-        found.setdefault(entry.name, {}).setdefault(_package_of(entry), entry)
-    return {name: list(of_packages.values()) for name, of_packages in found.items()}
+        packages_of.setdefault(entry.name, {}).setdefault(_package_of(entry), entry)
+    return {name: list(of_packages.values()) for name, of_packages in packages_of.items()}
 
 
 def _package_of(entry: EntryPoint) -> str:
@@ -116,23 +116,23 @@ def _package_of(entry: EntryPoint) -> str:
 def _loaded(entry: EntryPoint) -> AllocateMessageQueueStrategy:
     where = f"strategy {entry.name!r} of package {_package_of(entry)} ({entry.value})"
     try:
-        made = entry.load()()
-        check_strategy("it", made)
+        loaded = entry.load()()
+        check_strategy("it", loaded)
     # Code of a user: whatever it raises is an error of the package.
     except Exception as error:
         raise ConfigError(f"{where} cannot be used: {error!r}") from error
-    if made.name != entry.name:
-        raise ConfigError(f"{where} calls itself {made.name!r}: members would not recognise it; give both one name")
-    strategy: AllocateMessageQueueStrategy = made
+    if loaded.name != entry.name:
+        raise ConfigError(f"{where} calls itself {loaded.name!r}: members would not recognise it; give both one name")
+    strategy: AllocateMessageQueueStrategy = loaded
     return strategy
 
 
 def strategies_named(names: Iterable[str]) -> dict[str, AllocateMessageQueueStrategy]:
     """The strategies of these names that can be computed here; one that cannot is logged if it should be."""
-    found: dict[str, AllocateMessageQueueStrategy] = {}
+    strategies: dict[str, AllocateMessageQueueStrategy] = {}
     for name in filter(has_strategy, sorted(names)):
         try:
-            found[name] = strategy_named(name)
+            strategies[name] = strategy_named(name)
         except ConfigError as error:
             _log.warning("no targets of its members: %s", error)
-    return found
+    return strategies

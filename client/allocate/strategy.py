@@ -98,30 +98,30 @@ def position_of(
     owns nothing for a moment. The search is linear on purpose: a bisection would be wrong for unsorted input.
     RocketMQ: AbstractAllocateMessageQueueStrategy.check.
     """
-    for what, value in (("current_cid", current_cid), ("mq_all", mq_all), ("cid_all", cid_all)):
+    for argument, value in (("current_cid", current_cid), ("mq_all", mq_all), ("cid_all", cid_all)):
         if not value:
-            raise ValueError(f"{what} is empty: group {consumer_group!r} cannot be allocated for {current_cid!r}")
+            raise ValueError(f"{argument} is empty: group {consumer_group!r} cannot be allocated for {current_cid!r}")
     try:
         return cid_all.index(current_cid)
     except ValueError:
         return None
 
 
-def check_strategy(what: str, strategy: object) -> None:
-    """Raise ValueError for an argument, called `what`, that is not a strategy, or one whose package is missing."""
+def check_strategy(subject: str, strategy: object) -> None:
+    """Raise ValueError for an argument, called `subject`, that is not a strategy, or one whose package is missing."""
     if isinstance(strategy, type) and callable(getattr(strategy, "allocate", None)):
-        raise ValueError(f"{what} must be a strategy and is a class: make one, as {strategy.__name__}()")
+        raise ValueError(f"{subject} must be a strategy and is a class: make one, as {strategy.__name__}()")
     needs = getattr(strategy, "needs", None)
     if needs is not None and find_spec(needs) is None:
-        raise ValueError(f"{what} {type(strategy).__name__} cannot be used: {install_command(needs)}")
+        raise ValueError(f"{subject} {type(strategy).__name__} cannot be used: {install_command(needs)}")
     if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):
-        raise ValueError(f"{what} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
+        raise ValueError(f"{subject} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
 
 
-def usable(what: str, strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
+def usable(subject: str, strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
     """Return a chosen strategy; ConfigError if `check_strategy` refuses it."""
     try:
-        check_strategy(what, strategy)
+        check_strategy(subject, strategy)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return strategy

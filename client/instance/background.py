@@ -148,8 +148,8 @@ class BackgroundTasks:
             return
         self._reason = reason
         cancelled = isinstance(reason, asyncio.CancelledError)
-        what = "was cancelled by other code" if cancelled else f"raised {short_repr(reason, 500)}"
-        self._failure = f"{self._name} has ended without a shutdown(): {where} {what}"
+        problem = "was cancelled by other code" if cancelled else f"raised {short_repr(reason, 500)}"
+        self._failure = f"{self._name} has ended without a shutdown(): {where} {problem}"
         self._group.cancel_scope.cancel()
 
     def isolating_failures(self, where: str) -> AbstractContextManager[None]:

@@ -86,7 +86,7 @@ class BrokerReconnector:
     @property
     def lost_at(self) -> dict[str, float]:
         """Address of each broker that is tried -> loop time at which the connection was lost."""
-        return {address: lost.at for address, lost in self._trying.items()}
+        return {address: lost_broker.at for address, lost_broker in self._trying.items()}
 
     def keep_trying(self, address: str, cause: str) -> None:
         """Try a broker until it is back; nothing if it is tried already, if no route names it, or after the stop.
@@ -108,24 +108,24 @@ class BrokerReconnector:
 
     def try_soon(self, address: str) -> None:
         """Try a lost broker now: its process has started again. Nothing if it is not lost."""
-        if (lost := self._trying.get(address)) is not None:
+        if (lost_broker := self._trying.get(address)) is not None:
             self._host.remoting.forget_failures(address)
-            lost.news.set()
+            lost_broker.news.set()
 
     async def moved(self, addresses: list[str]) -> None:
         """Register with brokers that are at other addresses than before, and wake all that waits for them.
 
         Cancellation: some may not have been reached.
         """
-        cause = next((lost.cause for lost in self._trying.values()), "")
+        cause = next((lost_broker.cause for lost_broker in self._trying.values()), "")
         for address in addresses:
             if await self._heartbeats.send(cause, [address]):
                 self._returned(address, cause)
 
     async def _try(self, address: str, cause: str) -> None:
         config, loop_time, routes = self._host.config, anyio.current_time, self._host.routes
-        kept_s = max(config.route_poll_interval_s, ABSENT_BROKER_KEPT_S + ABSENT_BROKER_SPREAD_S)
-        until, name, backoff, lost = loop_time() + kept_s, routes.broker_at(address), Backoff(), self._trying[address]
+        until = loop_time() + max(config.route_poll_interval_s, ABSENT_BROKER_KEPT_S + ABSENT_BROKER_SPREAD_S)
+        name, backoff, lost_broker = routes.broker_at(address), Backoff(), self._trying[address]
         try:
             async with anyio.create_task_group() as tasks:
                 over = anyio.Event()
@@ -135,9 +135,9 @@ class BrokerReconnector:
                 # Not at its old address once it is elsewhere: another process may have that address now.
                 while address in self._host.addresses() or (loop_time() < until and name not in routes.masters()):
                     backoff.failed(loop_time(), config.rng)
-                    lost.news = anyio.Event()
+                    lost_broker.news = anyio.Event()
                     with anyio.move_on_after(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address))):
-                        await lost.news.wait()
+                        await lost_broker.news.wait()
                         backoff = Backoff()
                     if await self._is_back(name, address, cause):
                         self._returned(address, cause)
@@ -358,7 +358,7 @@ class Masters:
             if address is None or self._host.remoting.connected(address) is not connection:
                 del self.connections[broker_name]
 
-    def moved(self, before: Mapping[str, str]) -> None:
+    def moved(self, old_masters: Mapping[str, str]) -> None:
         """End the sessions with masters that have moved since they had these addresses, by broker name.
 
         The connection to the last master of a set is closed, so that no request waits longer for its answer. This
@@ -366,7 +366,7 @@ class Masters:
         comes, and a send has little time left.
         """
         host, now = self._host, self._host.routes.masters()
-        for broker_name, address in before.items():
+        for broker_name, address in old_masters.items():
             if now.get(broker_name, address) != address:
                 self._heartbeats.sessions.end_at(address)
                 connection = host.remoting.connected(address)
@@ -384,8 +384,8 @@ class Masters:
     def refused(self, address: str, error: NotMaster) -> None:
         """Follow a replica's NOT_MASTER to the master that it names, or try this broker until its route has one."""
         routes, background = self._host.routes, self._host.background
-        before = routes.masters()
-        broker_name = next((name for name, master in before.items() if master == address), "")
+        old_masters = routes.masters()
+        broker_name = next((name for name, master in old_masters.items() if master == address), "")
         if not broker_name or not background.running:
             return  # an answer of a connection that was left before
         if not routes.follow(broker_name, error.master_address, error.epoch):
@@ -395,6 +395,6 @@ class Masters:
             "%s: the master of broker %s is at %s now, epoch %d, and no longer at %s",
             *(self._host.client_id, broker_name, error.master_address, error.epoch, address),
         )
-        self.moved(before)
+        self.moved(old_masters)
         self.forget_old()
         background.start_soon(self._register_at, [error.master_address])

@@ -60,11 +60,18 @@ def report_undecodable(instance: ClientInstance, group: str, records: Sequence[U
     """
     emit = QueueEvents(instance, group).emit
     for queue, of_queue in groupby(records, lambda record: record.queue):
-        own = list(of_queue)
-        for record in own:
+        records_of_queue = list(of_queue)
+        for record in records_of_queue:
             logger.error(
                 "%s: group %s passes over %s+%d, which is not a message and was stored by a foreign client: %s",
                 *(instance.client_id, group, queue, record.offset, record.reason),
             )
         kind = EventKind.MESSAGES_UNDECODABLE
-        emit(kind, queue, cause=cause, offset=own[0].offset, n=len(own), detail=own[0].reason)
+        emit(
+            kind,
+            queue,
+            cause=cause,
+            offset=records_of_queue[0].offset,
+            n=len(records_of_queue),
+            detail=records_of_queue[0].reason,
+        )

@@ -54,10 +54,10 @@ _LEAVE_TIMEOUT_S = 1.0
 
 
 class Heartbeats:
-    """Sends heartbeats and keeps the answers of brokers; `epoch` (see `HeartbeatData`) is set before the first one."""
+    """Sends heartbeats and keeps the answers of brokers; `run_id` of `HeartbeatData` is set before the first one."""
 
     def __init__(self, host: InstanceHost) -> None:
-        self.epoch = ""
+        self.run_id = ""
         self.sessions = LeaseSessions()
         self._host = host
         self._timeout_s = host.config.request_timeout_s
@@ -95,11 +95,11 @@ class Heartbeats:
                 with anyio.move_on_after(interval_s / ticks):
                     await self._sessions_changed.wait()
                     continue
-                known = self._host.addresses()
-                self._has_sets = any(map(self._is_set, known))
+                all_addresses = self._host.addresses()
+                self._has_sets = any(map(self._is_set, all_addresses))
                 if is_for_all := anyio.current_time() > all_at + interval_s * (1 - 0.5 / ticks):
                     all_at = anyio.current_time()
-                chosen = known if is_for_all else filter(self._is_set, known)
+                chosen = all_addresses if is_for_all else filter(self._is_set, all_addresses)
                 addresses = [each for each in chosen if each not in self._unanswered]
                 for address in self._send_again(addresses):
                     beats.start_soon(beat, address)
@@ -144,12 +144,12 @@ class Heartbeats:
         if not addresses or (heartbeat := self._heartbeat("")) is None:
             return []
         fingerprint, sent_at = _fingerprint(msgpack.packb(heartbeat.to_wire())), anyio.current_time()
-        others = []
+        unsent = []
         for address in addresses:
-            connection, known = self._taken.get(address, (None, -1))
+            connection, sent_fingerprint = self._taken.get(address, (None, -1))
             is_open = connection is not None and self._host.remoting.connected(address) is connection
-            if connection is None or not is_open or not connection.ready or known != fingerprint:
-                others.append(address)
+            if connection is None or not is_open or not connection.ready or sent_fingerprint != fingerprint:
+                unsent.append(address)
                 continue
             header = {"fingerprint": fingerprint}
             try:
@@ -159,7 +159,7 @@ class Heartbeats:
                 continue
             answer.add_done_callback(partial(self._answered, address, connection, heartbeat, sent_at))
             self._unanswered[address] = None
-        return others
+        return unsent
 
     def _answered(
         self,
@@ -273,10 +273,10 @@ class Heartbeats:
 
     def _log_new_warnings(self, address: str, warnings: list[str]) -> None:
         """Log the warnings of a broker that are not in the last answer of any broker."""
-        known = {text for logged in self._warnings.values() for text in logged}
+        logged_texts = {text for logged in self._warnings.values() for text in logged}
         self._warnings[address] = warnings
         for text in warnings:
-            if text not in known:
+            if text not in logged_texts:
                 logger.warning("%s: %s", self._host.client_id, text)
 
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
@@ -292,7 +292,7 @@ class Heartbeats:
             consumers=present,
             producer_groups=tuple(producers),
             cause=cause,
-            epoch=self.epoch,
+            run_id=self.run_id,
             checkers=tuple(checkers),
         )
 
@@ -310,7 +310,7 @@ class Heartbeats:
         self._left[group] = None
         self.max_attempts = {key: n for key, n in self.max_attempts.items() if key[1] != group}
         self.sessions.forget(group)
-        name = {"client_id": self._host.client_id, "epoch": self.epoch}
+        name = {"client_id": self._host.client_id, "epoch": self.run_id}
         header: dict[str, object] = {**name, "groups": [group], "cause": cause, "rejoin": rejoin}
         connected = [each for each in self._host.addresses() if self._host.remoting.connected(each) is not None]
         await run_together([partial(self._leave_one, address, header) for address in connected])

@@ -103,7 +103,7 @@ class ClientInstance:
             self.client_id = check_id("client id", f"{host}@{name}")
             self.events.node = self.client_id
             run_id = self.config.rng.getrandbits(64)
-            self.heartbeats.epoch = f"{run_id:016x}"
+            self.heartbeats.run_id = f"{run_id:016x}"
             self.events.begin_run(1 + run_id % MAX_CLIENT_RUN)
             await self.background.start()
         except BaseException:
@@ -213,12 +213,12 @@ class ClientInstance:
     def _members_changed(self, address: str, command: Command) -> None:
         group, version = str(command.header.get("group")), command.header.get("version", -1)
         cause = str(command.header.get("cause", ""))
-        known = version != -1 and self.views.known_version(group, address) >= version
-        detail = "known" if known else ""
+        is_known = version != -1 and self.views.known_version(group, address) >= version
+        detail = "known" if is_known else ""
         self.events.emit(
             EventKind.NOTIFY_RECEIVED, cause=cause, group=group, client=self.client_id, version=version, detail=detail
         )
-        if not known:
+        if not is_known:
             self.views.notified(group, address, cause, command.header.get("since"), command.body)
             self.wake(group, Trigger.NOTIFY, cause)
 
@@ -243,10 +243,10 @@ class ClientInstance:
     def _routes_notified(self, address: str, command: Command) -> None:
         self._updates.notified(address, command)
 
-    def max_attempts(self, group: str, broker_name: str, own: int) -> int:
+    def max_attempts(self, group: str, broker_name: str, default: int) -> int:
         """The retries of a failed message of a broker: as operators have set them there, or as the member's option."""
         address = self.routes.address_of(broker_name) or ""
-        return self.heartbeats.max_attempts.get((address, group), own)
+        return self.heartbeats.max_attempts.get((address, group), default)
 
     # --- connections -------------------------------------------------------------------------------------------------
 

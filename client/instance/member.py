@@ -111,7 +111,7 @@ class GroupMember(Resident):
 
     @abstractmethod
     def consumer_data(self) -> ConsumerData | None:
-        """Its part of a heartbeat; None while it has no subscription."""
+        """The part of a heartbeat about this member; None while it has no subscription."""
 
     @abstractmethod
     async def rebalance(self, due: RebalancePass) -> bool:

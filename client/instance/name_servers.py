@@ -137,15 +137,15 @@ class NameServers:
         """The connection to the name server that answered last."""
         return self._remoting.connected(self._addresses[self._current])
 
-    async def find_dialect(self, wanted: ServerDialect) -> tuple[ServerDialect, str]:
+    async def find_dialect(self, dialect: ServerDialect) -> tuple[ServerDialect, str]:
         """Reach a name server; returns its dialect, the first of ours and RocketMQ's with AUTO, and our own address.
 
         A name server of RocketMQ closes a connection that begins with our frame, without an answer. So does one of ours
         that is killed just then; it answers both dialects when it is back, and reports in RocketMQ's that it is ours.
         Errors are those of `connect_and_get_own_address`.
         """
-        if wanted is not ServerDialect.AUTO:
-            return wanted, await self.connect_and_get_own_address()
+        if dialect is not ServerDialect.AUTO:
+            return dialect, await self.connect_and_get_own_address()
         try:
             return ServerDialect.RLAB, await self.connect_and_get_own_address()
         except ConnectFailed as ours:

@@ -111,17 +111,17 @@ class RouteUpdates:
         """Take over a route; adds its topic to `changed` if its queues have changed, and new addresses to `new`."""
         host, routes = self._host, self._host.routes
         used, now = routes.route_of(topic), anyio.current_time()
-        lost = {routes.broker_at(address): at for address, at in self._reconnector.lost_at.items()}
-        route = host.removal_grace.confirm(topic, used, polled, now, lost, absence_counts=absence_counts)
+        lost_brokers = {routes.broker_at(address): lost_at for address, lost_at in self._reconnector.lost_at.items()}
+        route = host.removal_grace.confirm(topic, used, polled, now, lost_brokers, absence_counts=absence_counts)
         if route != used:
             # New by this update alone: others run at the same time, and each new broker gets one heartbeat.
-            before = routes.masters()
-            epochs = {name: routes.epoch_of(name) for name in before}
+            old = routes.masters()
+            epochs = {name: routes.epoch_of(name) for name in old}
             if routes.update(topic, route):
                 changed[topic] = None
-            known, masters = set(before.values()), routes.masters()
-            new.update((address, None) for address in masters.values() if address not in known)
-            self._masters.moved(before)
+            old_masters, masters = set(old.values()), routes.masters()
+            new.update((address, None) for address in masters.values() if address not in old_masters)
+            self._masters.moved(old)
             for name, address in masters.items():
                 if routes.epoch_of(name) > epochs.get(name, 0):
                     self._reconnector.try_soon(address)
@@ -167,14 +167,14 @@ class RouteUpdates:
             while self._notified or self._notified is None:
                 # Thousands of clients are notified together.
                 await anyio.sleep(rng.random() * ROUTE_NOTICE_SPREAD_S)
-                asked, self._notified = self._notified, {}
+                notified, self._notified = self._notified, {}
                 # A broker that is gone may be about to return, so its absence counts in polls only: see
                 # `RouteRemovalGrace`.
                 with suppress(NetworkError):
-                    if asked is None:
+                    if notified is None:
                         await self.poll_changed_routes()
                     else:
-                        known = tuple(topic for topic in self._host.topics() if topic in asked)
-                        await self.update(known, absence_counts=False)
+                        used_topics = tuple(topic for topic in self._host.topics() if topic in notified)
+                        await self.update(used_topics, absence_counts=False)
         finally:
             self._answering_notices = False

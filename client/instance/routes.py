@@ -57,20 +57,20 @@ class RouteCache:
 
         Returns whether the queues that can be read have changed; addresses and writability do not matter to consumers.
         """
-        before = self.subscribe_queues(topic)
+        old_queues = self.subscribe_queues(topic)
         if route != self.route_of(topic):
             self.forget(topic)
             if route is not None:
                 self._entries[topic] = _Entry(route, route.subscribe_queues(), route.publish_queues())
                 for broker in route.brokers:
                     self._record_epoch(broker)
-        return self.subscribe_queues(topic) != before
+        return self.subscribe_queues(topic) != old_queues
 
     def _record_epoch(self, broker: BrokerData) -> None:
-        known = self._newest.get(broker.broker_name)
+        newest = self._newest.get(broker.broker_name)
         if not broker.set_id:
             self._newest.pop(broker.broker_name, None)  # it has left its set, or the name server is an older one
-        elif known is None or known.set_id != broker.set_id or known.epoch <= broker.epoch:
+        elif newest is None or newest.set_id != broker.set_id or newest.epoch <= broker.epoch:
             self._newest[broker.broker_name] = broker
 
     def follow(self, broker_name: str, master_address: str, epoch: int) -> bool:
@@ -78,10 +78,10 @@ class RouteCache:
 
         A route of that epoch or of a later one counts again.
         """
-        known = self._broker_table().get(broker_name)
-        if known is None or not master_address or epoch <= known.epoch:
+        entry = self._broker_table().get(broker_name)
+        if entry is None or not master_address or epoch <= entry.epoch:
             return False
-        self._newest[broker_name] = replace(known, addresses={MASTER_ID: master_address}, epoch=epoch)
+        self._newest[broker_name] = replace(entry, addresses={MASTER_ID: master_address}, epoch=epoch)
         self._brokers = None
         return True
 
@@ -144,9 +144,11 @@ class RouteCache:
         # Routes polled at different times may disagree about a broker that moved: the highest epoch counts, and without
         # one the route that changed last.
         if self._brokers is None:
-            named = {broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers}
-            self._newest = {name: broker for name, broker in self._newest.items() if name in named}
-            self._brokers = named | self._newest
+            broker_by_name = {
+                broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers
+            }
+            self._newest = {name: broker for name, broker in self._newest.items() if name in broker_by_name}
+            self._brokers = broker_by_name | self._newest
         return self._brokers
 
 
@@ -178,37 +180,43 @@ class RouteRemovalGrace:
     def confirm(
         self,
         topic: str,
-        known: TopicRoute | None,
+        old_route: TopicRoute | None,
         polled: TopicRoute | None,
         now: float,
-        lost: Mapping[str, float] = NOTHING_LOST,
+        lost_since: Mapping[str, float] = NOTHING_LOST,
         *,
         absence_counts: bool = True,
     ) -> TopicRoute | None:
         """Decide which route is used until the next poll, from the one used so far and the one polled now.
 
-        A polled route of None means that the topic does not exist. `lost` has the time at which the connection to a
-        broker was lost, by its name.
+        A polled route of None means that the topic does not exist. `lost_since` has, by the
+        name of a broker, the time at which the connection to it was lost.
         """
-        if known is None:
+        if old_route is None:
             return polled
-        before = self._missing.pop(topic, {})
-        there = {data.broker_name for data in polled.queues} if polled is not None else set()
+        missing_since = self._missing.pop(topic, {})
+        listed = {data.broker_name for data in polled.queues} if polled is not None else set()
         since = {
-            name: min(before.get(name, now), lost.get(name, now))
-            for name in (data.broker_name for data in known.queues)
-            if name not in there
+            name: min(missing_since.get(name, now), lost_since.get(name, now))
+            for name in (data.broker_name for data in old_route.queues)
+            if name not in listed
         }
-        kept_back = {name: at for name, at in since.items() if not absence_counts or now < at + self._kept_s}
+        kept_back = {
+            name: absent_since
+            for name, absent_since in since.items()
+            if not absence_counts or now < absent_since + self._kept_s
+        }
         if not kept_back:
             return polled
         self._missing[topic] = kept_back
         if polled is None and kept_back.keys() == since.keys():
             # No other broker is left to send to, and the missing ones are probably where they were.
-            return known
-        kept = [data for data in known.queues if data.broker_name in kept_back]
-        queues = [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept] if absence_counts else kept
-        brokers = [broker for broker in known.brokers if broker.broker_name in kept_back]
+            return old_route
+        kept_queues = [data for data in old_route.queues if data.broker_name in kept_back]
+        queues = (
+            [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept_queues] if absence_counts else kept_queues
+        )
+        brokers = [broker for broker in old_route.brokers if broker.broker_name in kept_back]
         if polled is not None:
             queues += polled.queues
             brokers += [broker for broker in polled.brokers if broker.broker_name not in kept_back]

@@ -155,8 +155,8 @@ def log_failure(log: logging.Logger, error: BaseException, text: str, *args: obj
         log.error("%s: %s (it cannot be printed)", text % args, type(error).__name__)
 
 
-def observing(function: Callable[..., object], what: str) -> Callable[..., None]:
-    """Wrap a plain function that only observes, called `what` in the log: its exception is logged and ignored."""
+def observing(function: Callable[..., object], subject: str) -> Callable[..., None]:
+    """Wrap a plain function that only observes, called `subject` in the log: its exception is logged and ignored."""
 
     def observe(*args: object) -> None:
         try:
@@ -164,6 +164,6 @@ def observing(function: Callable[..., object], what: str) -> Callable[..., None]
         except EXITS:
             raise
         except BaseException as error:  # of any class: a plain function cannot be cancelled, so it raised this itself
-            log_failure(logger, error, "the %s failed (%s)", what, function_name(function))
+            log_failure(logger, error, "the %s failed (%s)", subject, function_name(function))
 
     return observe

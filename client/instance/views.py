@@ -81,9 +81,9 @@ class GroupViews:
         body = cast("list[Any]", msgpack.unpackb(difference))
         view = shared.get((address, group))
         if view is None or view.version != body[0]:
-            known = self._views.get(group, {}).get(address)
+            old_view = self._views.get(group, {}).get(address)
             # It has the new state of the changed members, so it fits every list of that time.
-            view = known.changed(body) if known is not None and since <= known.version < body[0] else None
+            view = old_view.changed(body) if old_view is not None and since <= old_view.version < body[0] else None
         if view is None:
             return False
         shared[address, group] = self._views.setdefault(group, {})[address] = view
@@ -143,7 +143,7 @@ class GroupViews:
 
     async def _ask(self, group: str, address: str) -> FetchedView:
         shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-        before = self._views.get(group, {}).get(address)
+        old_view = self._views.get(group, {}).get(address)
         fetched = await self._ask_since(shared.get((address, group)), shared, group, address)
         if fetched is None:
             fetched = await self._ask_since(None, shared, group, address)
@@ -153,7 +153,7 @@ class GroupViews:
             shared[address, group] = fetched.view
         views = self._views.setdefault(group, {})
         notified_view = views.get(address)
-        if notified_view is not None and notified_view is not before and notified_view.version > fetched.view.version:
+        if notified_view is not None and notified_view is not old_view and notified_view.version > fetched.view.version:
             # A notification overtook the answer. Its list must stay: it is not sent again, and a pass that it triggers
             # would plan with the old one.
             return FetchedView(address, notified_view, 0.0)
@@ -161,10 +161,10 @@ class GroupViews:
         return fetched
 
     async def _ask_since(
-        self, known: GroupView | None, shared: _Shared, group: str, address: str
+        self, old_view: GroupView | None, shared: _Shared, group: str, address: str
     ) -> FetchedView | None:
         """Ask for the list, or for its difference from a known one; None if the difference does not fit."""
-        header = {"group": group, "known_version": -1 if known is None else known.version, "difference": True}
+        header = {"group": group, "known_version": -1 if old_view is None else old_view.version, "difference": True}
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         answer = await self._remoting.request(address, code, header, None, self._timeout_s)
         notify_in_s = answer.header.get("notify_in_ms", 0) / 1000
@@ -172,9 +172,9 @@ class GroupViews:
         newest = shared.get((address, group))
         if newest is not None and newest.version == answer.header["version"]:
             return FetchedView(address, newest, notify_in_s)
-        if known is not None and answer.header.get("unchanged"):
-            return FetchedView(address, known, notify_in_s)
+        if old_view is not None and answer.header.get("unchanged"):
+            return FetchedView(address, old_view, notify_in_s)
         body = msgpack.unpackb(answer.body or b"")
-        is_difference = known is not None and answer.header.get("difference")
-        view = known.changed(body) if known is not None and is_difference else GroupView.from_wire(group, body)
+        is_difference = old_view is not None and answer.header.get("difference")
+        view = old_view.changed(body) if old_view is not None and is_difference else GroupView.from_wire(group, body)
         return None if view is None else FetchedView(address, view, notify_in_s)

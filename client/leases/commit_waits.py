@@ -54,5 +54,5 @@ class CommitWaits(Generic[QueueT]):
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return []
-        taken, self._due = self._due, {}
-        return [queue for queue in taken if queue.unsent]
+        due_queues, self._due = self._due, {}
+        return [queue for queue in due_queues if queue.unsent]

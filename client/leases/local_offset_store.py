@@ -68,8 +68,8 @@ class LocalOffsetStore(LocalOffsets):
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, _make_folder, self._path.parent)
-        found = await loop.run_in_executor(None, _read, self._path)
-        self._topics = found._topics
+        stored = await loop.run_in_executor(None, _read, self._path)
+        self._topics = stored._topics
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         """See `OffsetStore`."""
@@ -112,18 +112,18 @@ def _backup(path: Path) -> Path:
 
 
 def _read(path: Path) -> LocalOffsets:
-    found = _read_one(path)
-    if isinstance(found, LocalOffsets):
-        return found
+    stored = _read_one(path)
+    if isinstance(stored, LocalOffsets):
+        return stored
     older = _read_one(_backup(path))
     if isinstance(older, LocalOffsets):
-        logger.warning("%s: %s; going on from %s", path, found or "there is no such file", _backup(path).name)
+        logger.warning("%s: %s; going on from %s", path, stored or "there is no such file", _backup(path).name)
         return older
-    if found is None and older is None:
+    if stored is None and older is None:
         logger.info("%s does not exist: this client is new to the group", path)
         return LocalOffsets()
     raise ConfigError(
-        f"the offsets of this client cannot be read: {path}: {found or 'there is no such file'}; "
+        f"the offsets of this client cannot be read: {path}: {stored or 'there is no such file'}; "
         f"{_backup(path).name}: {older or 'there is no such file'}. Repair one of them, or delete both to begin where "
         "consume_from says"
     )

@@ -58,8 +58,8 @@ class LocalOffsets:
 
     def wanted_topic(self, topic: str) -> WantedTopic | None:
         """A topic that has begun, to be looked at only; None if it was unsubscribed."""
-        known = self._topics.get(topic)
-        return None if known is None else known.wanted
+        entry = self._topics.get(topic)
+        return None if entry is None else entry.wanted
 
     def record(
         self, topic: str, broker: str, incarnation: TopicIncarnation | None, clocks: Mapping[str, float]
@@ -69,14 +69,14 @@ class LocalOffsets:
         Returns whether it has another incarnation than before; then the offsets of its queues at this broker are
         dropped.
         """
-        known = self._topics.get(topic)
-        if known is None:
+        entry = self._topics.get(topic)
+        if entry is None:
             return False
-        is_other = known.wanted.is_other(broker, incarnation)
+        is_other = entry.wanted.is_other(broker, incarnation)
         if is_other:
-            known.offsets = {place: n for place, n in known.offsets.items() if place[0] != broker}
-        is_new = incarnation is not None and known.wanted.record_incarnation(broker, incarnation)
-        if known.wanted.record_clock(broker, clocks) or is_new:
+            entry.offsets = {queue: n for queue, n in entry.offsets.items() if queue[0] != broker}
+        is_new = incarnation is not None and entry.wanted.record_incarnation(broker, incarnation)
+        if entry.wanted.record_clock(broker, clocks) or is_new:
             self.version += 1
         return is_other
 
@@ -87,8 +87,8 @@ class LocalOffsets:
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         """Move a queue forward; a lower offset is ignored, and so is a topic that was unsubscribed in between."""
-        known = self.offset_of(queue)
-        if known is None or offset > known:
+        old_offset = self.offset_of(queue)
+        if old_offset is None or offset > old_offset:
             self.reset(queue, offset)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
@@ -138,16 +138,16 @@ class LocalOffsets:
 
 
 def _wanted(name: str, wire: Any) -> WantedTopic:
-    wanted = WantedTopic(_number(_member(wire, "since_ms"), f"since_ms of {name}"))
+    entry = WantedTopic(_number(_member(wire, "since_ms"), f"since_ms of {name}"))
     for broker, value in _items(wire.get("since_at", {}), f"since_at of {name}"):
-        wanted.since_at[broker] = _number(value, f"since_at of {name} {broker}")
+        entry.since_at[broker] = _number(value, f"since_at of {name} {broker}")
     for broker, value in _items(wire.get("numbers", {}), f"numbers of {name}"):
         if not isinstance(value, list) or len(value) != 2:
             raise ValueError(f"the numbers of {name} {broker} must be [topic id, number of the disk], got {value!r}")
-        wanted.incarnations[broker] = TopicIncarnation(
+        entry.incarnations[broker] = TopicIncarnation(
             *(_number(each, f"a number of {name} {broker}") for each in value)
         )
-    return wanted
+    return entry
 
 
 def _member(wire: Any, key: str) -> Any:
@@ -156,13 +156,13 @@ def _member(wire: Any, key: str) -> Any:
     return wire[key]
 
 
-def _items(wire: Any, what: str) -> Iterable[tuple[str, Any]]:
+def _items(wire: Any, subject: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(wire, dict):
-        raise ValueError(f"{what} must be an object")
+        raise ValueError(f"{subject} must be an object")
     return wire.items()
 
 
-def _number(value: Any, what: str) -> int:
+def _number(value: Any, subject: str) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{what} must be a whole number from 0, got {value!r}")
+        raise ValueError(f"{subject} must be a whole number from 0, got {value!r}")
     return value

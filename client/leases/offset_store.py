@@ -107,17 +107,17 @@ class CommittedOffsetStore(OffsetsToCommit):
         self, topic: str, broker: str, incarnation: TopicIncarnation | None, clocks: Mapping[str, float]
     ) -> bool:
         """See `OffsetStore`. The broker itself drops the offsets that were committed in a topic that is deleted."""
-        wanted = self._wanted.get(topic)
-        if wanted is None:
+        wanted_topic = self._wanted.get(topic)
+        if wanted_topic is None:
             return False
-        is_other = wanted.is_other(broker, incarnation)
+        is_other = wanted_topic.is_other(broker, incarnation)
         if is_other:
             for queue in self.queues():
                 if (queue.topic, queue.broker_name) == (topic, broker):
                     self.forget(queue)
         if incarnation is not None:
-            wanted.record_incarnation(broker, incarnation)
-        wanted.record_clock(broker, clocks)
+            wanted_topic.record_incarnation(broker, incarnation)
+        wanted_topic.record_clock(broker, clocks)
         return is_other
 
     def end(self, topic: str) -> None:
@@ -126,18 +126,18 @@ class CommittedOffsetStore(OffsetsToCommit):
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         """See `OffsetStore`."""
-        found: dict[MessageQueue, int | None] = {}
+        offsets: dict[MessageQueue, int | None] = {}
 
         async def read_one(queue: MessageQueue) -> None:
-            known = self.offset_of(queue)
+            local = self.offset_of(queue)
             try:
-                found[queue] = known if known is not None else await self._ask.committed(queue, self._group)
+                offsets[queue] = local if local is not None else await self._ask.committed(queue, self._group)
             except RlabError:
                 # Unknown, and not None: a queue must not begin again because its broker does not answer.
                 return
 
         await run_together([partial(read_one, queue) for queue in queues])
-        return found
+        return offsets
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """See `OffsetStore`."""
@@ -151,5 +151,5 @@ class CommittedOffsetStore(OffsetsToCommit):
         return failures
 
     def _incarnation_of(self, queue: MessageQueue) -> TopicIncarnation | None:
-        wanted = self._wanted.get(queue.topic)
-        return None if wanted is None else wanted.incarnations.get(queue.broker_name)
+        wanted_topic = self._wanted.get(queue.topic)
+        return None if wanted_topic is None else wanted_topic.incarnations.get(queue.broker_name)

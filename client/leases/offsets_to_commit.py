@@ -54,7 +54,7 @@ class OffsetsToCommit:
         return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}
 
     def split_dirty(self) -> list[tuple[bool, dict[MessageQueue, int]]]:
-        """The same as `dirty_offsets`, in parts that are not empty: (whether they are resets, offsets)."""
+        """The offsets of `dirty_offsets`, in parts that are not empty: (whether they are resets, offsets)."""
         dirty = self.dirty_offsets()
         if not dirty:
             return []  # the usual case of an idle consumer

@@ -79,7 +79,12 @@ class LeaseRequests:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        await run_together([partial(self._acquire_on, name, own, cause, outcome) for name, own in by_broker.items()])
+        await run_together(
+            [
+                partial(self._acquire_on, name, queues_of_broker, cause, outcome)
+                for name, queues_of_broker in by_broker.items()
+            ]
+        )
         return outcome
 
     async def _acquire_on(
@@ -152,7 +157,7 @@ class LeaseRequests:
     @property
     def _epoch(self) -> str:
         # Over a new connection, which may be faster than its heartbeat, it identifies our process.
-        return self._instance.heartbeats.epoch
+        return self._instance.heartbeats.run_id
 
     async def _commit(
         self, code: RequestCode, commits: Iterable[Commit], header: dict[str, Any]
@@ -162,7 +167,10 @@ class LeaseRequests:
             by_broker.setdefault(commit.queue.broker_name, []).append(commit)
         failures: dict[MessageQueue, RlabError] = {}
         await run_together(
-            [partial(self._commit_on, code, name, own, header, failures) for name, own in by_broker.items()]
+            [
+                partial(self._commit_on, code, name, commits_of_broker, header, failures)
+                for name, commits_of_broker in by_broker.items()
+            ]
         )
         return failures
 

@@ -48,29 +48,29 @@ class WantedTopic:
         """
         if broker in self.since_at:
             return self.since_at[broker]
-        known = self._derived(broker, clocks)
-        if known is not None:
-            return known
+        time_ms = self._derived(broker, clocks)
+        if time_ms is not None:
+            return time_ms
         # No clock is known by which it could be converted: the earliest, because to skip a message is worse.
-        return min((at for at in self.since_at.values() if at != ALL_OF_IT), default=self.since_ms)
+        return min((wanted_ms for wanted_ms in self.since_at.values() if wanted_ms != ALL_OF_IT), default=self.since_ms)
 
     def record_clock(self, broker: str, clocks: Mapping[str, float]) -> bool:
         """Record the moment of the subscription at a broker that has answered; returns whether that is new."""
-        known = None if broker in self.since_at else self._derived(broker, clocks)
-        if known is None:
+        time_ms = None if broker in self.since_at else self._derived(broker, clocks)
+        if time_ms is None:
             return False
-        self.since_at[broker] = known
+        self.since_at[broker] = time_ms
         return True
 
     def _derived(self, broker: str, clocks: Mapping[str, float]) -> int | None:
-        here = clocks.get(broker)
-        if here is None:
+        clock_ms = clocks.get(broker)
+        if clock_ms is None:
             return None
         if self.begun_ms is not None:
-            return max(1, int(here + self.begun_ms))
-        for other, at in sorted(self.since_at.items()):
-            if at != ALL_OF_IT and other in clocks:
-                return max(1, int(at + here - clocks[other]))
+            return max(1, int(clock_ms + self.begun_ms))
+        for other, wanted_ms in sorted(self.since_at.items()):
+            if wanted_ms != ALL_OF_IT and other in clocks:
+                return max(1, int(wanted_ms + clock_ms - clocks[other]))
         return None
 
     def record_incarnation(self, broker: str, incarnation: TopicIncarnation) -> bool:
@@ -78,15 +78,15 @@ class WantedTopic:
 
         With another incarnation than before, all messages there were sent after the subscription.
         """
-        known = self.incarnations.get(broker)
-        if known is not None and known.surely_differs(incarnation):
+        incarnation_before = self.incarnations.get(broker)
+        if incarnation_before is not None and incarnation_before.surely_differs(incarnation):
             self.since_at[broker] = ALL_OF_IT
-        elif known is not None and known.data_id >= incarnation.data_id:
+        elif incarnation_before is not None and incarnation_before.data_id >= incarnation.data_id:
             return False  # the same, or one without a data id, which says less
         self.incarnations[broker] = incarnation
         return True
 
     def is_other(self, broker: str, incarnation: TopicIncarnation | None) -> bool:
         """Whether offsets in a topic of this incarnation are invalid in the present topic."""
-        known = self.incarnations.get(broker)
-        return known is not None and incarnation is not None and known.surely_differs(incarnation)
+        own_incarnation = self.incarnations.get(broker)
+        return own_incarnation is not None and incarnation is not None and own_incarnation.surely_differs(incarnation)

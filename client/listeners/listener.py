@@ -144,8 +144,8 @@ class ListenerCall:
         if isinstance(error, EXITS):
             raise error
         first = messages[0]
-        place = (self._name, first.queue, first.offset, self._code.name)
-        log_failure(logger, error, "the listener of %s failed on %s+%d (%s)", *place)
+        log_values = (self._name, first.queue, first.offset, self._code.name)
+        log_failure(logger, error, "the listener of %s failed on %s+%d (%s)", *log_values)
         return ConsumeResult.RECONSUME_LATER
 
 

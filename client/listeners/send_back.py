@@ -73,8 +73,8 @@ class SendBackRequests:
 
     async def _publish_copy(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
         times_delivered = message.times_delivered + 1
-        dead = times_delivered > max_attempts
-        topic = dlq_topic(self._group) if dead else retry_topic(self._group)
+        is_dead = times_delivered > max_attempts
+        topic = dlq_topic(self._group) if is_dead else retry_topic(self._group)
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
         try:
             payload = encode_payload(copy, message.born_ms, message.message_id)
@@ -87,7 +87,7 @@ class SendBackRequests:
                 "queue_id": queue.queue_id,
                 "tag_hash": tag_hash(message.tags),
                 "times_delivered": times_delivered,
-                "delay_ms": 0 if dead else retry_delay_ms(message.times_delivered) if delay_ms is None else delay_ms,
+                "delay_ms": 0 if is_dead else retry_delay_ms(message.times_delivered) if delay_ms is None else delay_ms,
             }
             try:
                 code, broker_name = RequestCode.SEND_MESSAGE, queue.broker_name

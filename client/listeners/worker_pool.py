@@ -44,7 +44,7 @@ class Dispatchable(Protocol):
 
     @property
     def process_queue(self) -> Messages:
-        """Its messages."""
+        """The unfinished messages of the queue."""
         ...
 
     def ready(self, now: float) -> bool:

@@ -151,17 +151,17 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: the assignment stays.
         """
         self._check_loop()
-        wanted = dict.fromkeys(sorted(set(check_queues(queues))))
-        if not wanted:
+        assigned = dict.fromkeys(sorted(set(check_queues(queues))))
+        if not assigned:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
         if self._is_member:
             raise IllegalOperation(
                 "assign() and subscribe() cannot be mixed: create a second LitePullConsumer to assign queues"
             )
         check_mapping("expressions", {} if expressions is None else expressions)
-        topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
+        topics = dict.fromkeys(check_topic(queue.topic) for queue in assigned)
         filters = {topic: make_subscription(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
-        first, self._assigned, self._assigned_topics = not self._assigned, wanted, filters
+        first, self._assigned, self._assigned_topics = not self._assigned, assigned, filters
         self._restart_pulls(topics)
         if self._state is ServiceState.RUNNING:
             if first:
@@ -229,10 +229,10 @@ class LitePullConsumer(GroupConsumer):
         self._commits.finish_polled()
         await self._ready.wait(timeout_s)
         self._background.check()
-        taken = self._ready.poll(self.poll_options.poll_batch, anyio.current_time())
-        for owned, messages in taken:
+        polled = self._ready.poll(self.poll_options.poll_batch, anyio.current_time())
+        for owned, messages in polled:
             self._commits.add_polled(owned, messages, self.config.clock_ms())
-        return [message for _, messages in taken for message in messages]
+        return [message for _, messages in polled for message in messages]
 
     def _queue_started(self, owned: OwnedQueue) -> None:
         owned.paused = owned.queue in self._paused

@@ -58,15 +58,15 @@ class ReadyQueues:
 
     def poll(self, max_messages: int, now: float) -> list[tuple[OwnedQueue, list[MessageExt]]]:
         """Up to `max_messages` messages of the first queues, in the offset order of each; `now` is loop time."""
-        taken: list[tuple[OwnedQueue, list[MessageExt]]] = []
+        polled: list[tuple[OwnedQueue, list[MessageExt]]] = []
         while max_messages and not self._closed and self._holds_messages(now):
             owned = self._ready.popleft()
             owned.offered = False
             messages = owned.process_queue.next_batch(max_messages, now)
-            taken.append((owned, messages))
+            polled.append((owned, messages))
             max_messages -= len(messages)
             self.arrived(owned)
-        return taken
+        return polled
 
     def _holds_messages(self, now: float) -> bool:
         while self._ready:

@@ -81,13 +81,13 @@ class PopAcks:
         """Acknowledge messages of one delivery; see `add`. Returns their batches."""
         queue, token, offsets = run
         batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
-        own = dict.fromkeys(offsets, token)
+        new_tokens = dict.fromkeys(offsets, token)
         # The fast path: the whole run fits into the batch, and the batch has none of its offsets.
         tokens = batch.tokens.setdefault(queue, {})
-        is_new = len(own) == len(offsets) and (not tokens or tokens.keys().isdisjoint(own))
+        is_new = len(new_tokens) == len(offsets) and (not tokens or tokens.keys().isdisjoint(new_tokens))
         if not is_new or batch.size + len(offsets) > MAX_ACK_BATCH:
             return list(dict.fromkeys(self.add((queue, offset, token)) for offset in offsets))
-        tokens.update(own)
+        tokens.update(new_tokens)
         batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).extend(offsets)
         batch.size += len(offsets)
         return [batch]

@@ -53,13 +53,13 @@ class PopConsumer(GroupConsumer):
     _consume_type = ConsumeType.POP
 
     def __init__(self, name_servers: str | Sequence[str], group: str, *, order: bool = False, **options: Any) -> None:
-        config, own = split_options(ConsumerOptions, name_servers, options)
+        config, member_options = split_options(ConsumerOptions, name_servers, options)
         for name in options:
             if name in ConsumerOptions.__dataclass_fields__ and name not in _OPTIONS:
                 near = get_close_matches(name, _OPTIONS, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(_OPTIONS)}"
                 raise ConfigError(f"{name!r} is an option of PushConsumer and not of PopConsumer: {hint}")
-        super().__init__(group, None, None, config, own)
+        super().__init__(group, None, None, config, member_options)
         self._order = order
         self._receiver: PopReceiver | None = None
 
@@ -162,15 +162,15 @@ class PopConsumer(GroupConsumer):
         check_iterable("the messages to acknowledge", messages)
         several = list(messages)
         runs = group_by_delivery(several)
-        dead: dict[Handle, ReceiptHandleDead] = {}
+        dead_handles: dict[Handle, ReceiptHandleDead] = {}
         for batch in dict.fromkeys(batch for run in runs for batch in receiver.acks.add_offsets(run)):
             await _answered(batch)
-            dead.update(batch.dead)
-        if not dead:
+            dead_handles.update(batch.dead)
+        if not dead_handles:
             return []
         # The handles at the time of the call: `extend` may have replaced the handle of a message since then.
         handles = [(run.queue, offset, run.token) for run in runs for offset in run.offsets]
-        return [each for each, handle in zip(several, handles, strict=True) if handle in dead]
+        return [each for each, handle in zip(several, handles, strict=True) if handle in dead_handles]
 
     async def extend(self, message: PopMessage | str, invisible_s: float) -> str:
         """Set the invisible time of a message, counted from now. RocketMQ: SimpleConsumer.changeInvisibleDuration.

@@ -110,20 +110,20 @@ class PopConsumption(PopIntake):
 
     def _arrived(self, loop: PopLoop, messages: list[PopMessage], sent_at: float) -> None:
         invisible_s = self._options.invisible_s
-        wanted = None if loop.stopping or loop.suspended else self.matching(loop.queue.topic, messages)
-        if wanted is None:
+        matching = None if loop.stopping or loop.suspended else self.matching(loop.queue.topic, messages)
+        if matching is None:
             for message in messages:
                 self.change_invisible(message, 0, sent_at + invisible_s)
             return
         by_queue: dict[MessageQueue, list[PopMessage]] = {}
-        for message in wanted:
+        for message in matching:
             by_queue.setdefault(message.queue, []).append(message)
-        for queue, own in by_queue.items():
+        for queue, of_queue in by_queue.items():
             popped = self._queues.get(queue)
             if popped is None:
                 popped = self._queues[queue] = PopProcessQueue(queue, in_order=self._in_order)
-            loop.unfinished += len(own)
-            popped.put(own, sent_at, invisible_s, loop.finished)
+            loop.unfinished += len(of_queue)
+            popped.put(of_queue, sent_at, invisible_s, loop.finished)
             self.pool.offer(popped)
             self._driver.wake_by(popped.next_deadline())
 
@@ -135,8 +135,8 @@ class PopConsumption(PopIntake):
             self._end(queue, messages, self._acknowledge)
             return
         failure = result if isinstance(result, Failed) else FAILED
-        done, failed = failure.split(messages)
-        self._end(queue, done, self._acknowledge)
+        succeeded, failed = failure.split(messages)
+        self._end(queue, succeeded, self._acknowledge)
         if self._in_order:
             await self._failed_in_order(queue, failed, failure)
         else:
@@ -150,9 +150,9 @@ class PopConsumption(PopIntake):
                 self._end(queue, [message], partial(self._retry_later, failure))
 
     def _end(self, queue: PopProcessQueue, messages: Sequence[MessageExt], act: Callable[[PoppedRecord], None]) -> None:
-        ended = queue.end(messages)
-        self._late += len(messages) - len(ended)
-        for popped in ended:
+        ended_records = queue.end(messages)
+        self._late += len(messages) - len(ended_records)
+        for popped in ended_records:
             if popped.busy:
                 popped.then = partial(act, popped)  # the answer of its renewal has the only valid handle
             else:
@@ -184,17 +184,17 @@ class PopConsumption(PopIntake):
 
         Their attempt counters would then rise as well.
         """
-        again = []
+        to_retry = []
         for message in messages:
             # All behind it wait for the DLQ: they must not overtake a message that no broker has stored.
-            dead = failure.dead_letter or message.times_delivered >= self._max_attempts(message)
-            if dead and await self._send_back.send_to_dlq(message):
+            is_dead = failure.dead_letter or message.times_delivered >= self._max_attempts(message)
+            if is_dead and await self._send_back.send_to_dlq(message):
                 self._end(queue, [message], self._acknowledge)
             else:
-                again.append(message)
-        if again:
+                to_retry.append(message)
+        if to_retry:
             not_before = anyio.current_time() + max(failure.wait_s(self._options.suspend_s), MIN_SUSPEND_S)
-            queue.requeue(again, not_before)
+            queue.requeue(to_retry, not_before)
             self.pool.retry_at(queue, not_before)
             if self._closing:
                 self._progress.set()
@@ -256,8 +256,8 @@ class PopConsumption(PopIntake):
         for loop in self._running:
             loop.scope.cancel()
 
-    def _return(self, taken: list[PoppedRecord]) -> None:
-        for popped in taken:
+    def _return(self, records: list[PoppedRecord]) -> None:
+        for popped in records:
             give_back = partial(self.change_invisible, popped.message, 0, popped.expires_at)
             if popped.busy:
                 popped.then = give_back

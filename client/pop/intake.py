@@ -60,13 +60,13 @@ class PopIntake:
         tags = subscription.tags
         if tags is None:
             return messages
-        wanted = []
+        matching = []
         for message in messages:
             if message.queue.topic == topic and message.tags not in tags:
                 self.acks.add(handle_of(message))
             else:
-                wanted.append(message)
-        return wanted
+                matching.append(message)
+        return matching
 
     def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Run a coroutine function in the background, for which `wait_idle` waits; not after the consumer's end."""

@@ -80,13 +80,13 @@ def group_by_delivery(messages: Sequence[PopMessage | str]) -> list[AckedOffsets
         return [AckedOffsets(queue, token, [offset]) for queue, offset, token in handles]
     runs: list[AckedOffsets] = []
     for token, group in groupby(messages, _token_of):
-        own = list(group)
-        queue = _queue_of(own[0])
+        of_group = list(group)
+        queue = _queue_of(of_group[0])
         # No Python code runs per message: all messages of one delivery share the object of their queue.
-        if all(map(is_, map(_queue_of, own), repeat(queue))):
-            runs.append(AckedOffsets(queue, token, list(map(_offset_of, own))))
+        if all(map(is_, map(_queue_of, of_group), repeat(queue))):
+            runs.append(AckedOffsets(queue, token, list(map(_offset_of, of_group))))
         else:
-            runs += [AckedOffsets(_queue_of(message), token, [_offset_of(message)]) for message in own]
+            runs += [AckedOffsets(_queue_of(message), token, [_offset_of(message)]) for message in of_group]
     return runs
 
 
@@ -123,6 +123,8 @@ def decode_handle(handle: str) -> Handle:
         if not all(type(number) is int and number >= 0 for number in (queue_id, offset, token)):
             raise ValueError("its numbers are not whole numbers from 0")
     except (ValueError, TypeError, binascii.Error, msgpack.UnpackException) as error:
-        shown = repr(handle)[:80]
-        raise InvalidParameter(f"{shown} is not a receipt handle: take it from `message.receipt_handle`") from error
+        shown_handle = repr(handle)[:80]
+        raise InvalidParameter(
+            f"{shown_handle} is not a receipt handle: take it from `message.receipt_handle`"
+        ) from error
     return MessageQueue(topic, broker_name, queue_id), offset, token

@@ -69,8 +69,10 @@ class PopProcessQueue:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def put(self, messages: Iterable[PopMessage], now: float, invisible_s: float, left: Callable[[], object]) -> None:
-        """Add the messages of a pop, in offset order; `left` is called for each when it is removed.
+    def put(
+        self, messages: Iterable[PopMessage], now: float, invisible_s: float, on_left: Callable[[], object]
+    ) -> None:
+        """Add the messages of a pop, in offset order; `on_left` is called for each when it is removed.
 
         `now` is when the request was sent: the invisible time began then or later. A message that is here already was
         redelivered, so its older handle is dead.
@@ -79,7 +81,7 @@ class PopProcessQueue:
             older = self._held.get(message.offset)
             if older is not None:
                 self._remove(older)
-            popped = PoppedRecord(message, now + invisible_s, now + invisible_s * RENEW_AT, left)
+            popped = PoppedRecord(message, now + invisible_s, now + invisible_s * RENEW_AT, on_left)
             self._held[message.offset] = popped
             self._waiting.append(popped)
 
@@ -113,13 +115,13 @@ class PopProcessQueue:
 
     def end(self, messages: Sequence[MessageExt]) -> list[PoppedRecord]:
         """Remove processed messages, and return those whose handle is still valid."""
-        ended = []
+        ended_records = []
         for message in messages:
             popped = self._held.get(message.offset)
             if popped is not None and popped.message is message:
                 self._remove(popped)
-                ended.append(popped)
-        return ended
+                ended_records.append(popped)
+        return ended_records
 
     def requeue(self, messages: Sequence[MessageExt], not_before: float) -> None:
         """Put failed messages back in front of all others, to be retried here; in order only."""
@@ -129,18 +131,20 @@ class PopProcessQueue:
                 self.in_flight -= popped.dispatched
                 popped.dispatched = False
                 # A copy, because the listener may still hold the old object.
-                own = popped.message
-                popped.message = make_popped(own, own.times_delivered + 1, own.token, own.visible_ms)
+                old_message = popped.message
+                popped.message = make_popped(
+                    old_message, old_message.times_delivered + 1, old_message.token, old_message.visible_ms
+                )
                 self._waiting.appendleft(popped)
         self._not_before = not_before
 
     def remove_all(self, *, dispatched: bool) -> list[PoppedRecord]:
         """Remove all messages, those that listeners have only with `dispatched`; return them."""
-        taken = [popped for popped in self._held.values() if dispatched or not popped.dispatched]
-        for popped in taken:
+        removed = [popped for popped in self._held.values() if dispatched or not popped.dispatched]
+        for popped in removed:
             self._remove(popped)
         self._waiting.clear()
-        return taken
+        return removed
 
     def _remove(self, popped: PoppedRecord) -> None:
         del self._held[popped.message.offset]

@@ -120,7 +120,7 @@ class PopReceiver(PopIntake):
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Find the brokers that have the topics. See `QueueOwnership.rebalance`."""
         places = targets_to_pop(self._context.instance.routes, topics)
-        self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
+        self._targets = {queue_key: self._targets.get(queue_key) or _Target(queue_key) for queue_key in places}
         for target in self._targets.values():
             target.not_before = 0.0  # a broker may be back
         self._wake_all()
@@ -227,22 +227,22 @@ class PopReceiver(PopIntake):
             popped(outcome)
 
     def _popped(self, target: _Target, this: _Receive, suspend_s: float, sent_at: float, outcome: _Outcome) -> None:
-        found = False
+        has_messages = False
         target.popping -= 1
         this.hurrying -= not suspend_s
         if isinstance(outcome, RlabError):
             self._failed(target, outcome)
         else:
-            found = bool(outcome)
-            target.error, target.failing_since, target.had_messages = None, None, found
+            has_messages = bool(outcome)
+            target.error, target.failing_since, target.had_messages = None, None, has_messages
             instance = self._context.instance
             if instance.refusals.refused:
                 instance.refusals.discard(instance.client_id, self._context.group, target.queue)
-            if found:
+            if has_messages:
                 if self._targets.get(target.queue) is target:  # unless a pass has removed it
                     self._targets[target.queue] = self._targets.pop(target.queue)
                 self._keep(target, outcome, sent_at, this)
-        if found:
+        if has_messages:
             self._wake_one()
         elif suspend_s:
             self._wake_all()
@@ -286,36 +286,37 @@ class PopReceiver(PopIntake):
     # --- kept messages -----------------------------------------------------------------------------------------------
 
     def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, this: _Receive) -> None:
-        wanted = self.matching(target.queue.topic, messages)
-        if self._closing or wanted is None or (this.is_cancelled and not self._waiting):
-            self._return(messages if wanted is None else wanted)
-        elif wanted:
+        matching = self.matching(target.queue.topic, messages)
+        if self._closing or matching is None or (this.is_cancelled and not self._waiting):
+            self._return(messages if matching is None else matching)
+        elif matching:
             if this.renew:
-                self.requests.keep(wanted)
-            self._kept.append(_Kept(wanted, sent_at, self._loop.time(), this.invisible_s, this.renew))
+                self.requests.keep(matching)
+            self._kept.append(_Kept(matching, sent_at, self._loop.time(), this.invisible_s, this.renew))
             self._driver.wake_by(_return_at(self._kept[0]))
 
     async def _poll_kept(self, this: _Receive) -> list[PopMessage]:
         """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
         now = self._loop.time()
-        taken: list[PopMessage] = []
+        polled: list[PopMessage] = []
         stale: list[PopMessage] = []
-        while self._kept and len(taken) + len(stale) < this.max_n:
-            kept, left = self._kept[0], this.max_n - len(taken) - len(stale)
-            if (kept.renew or this.renew) and (kept.renew, kept.invisible_s) != (this.renew, this.invisible_s):
+        while self._kept and len(polled) + len(stale) < this.max_n:
+            batch, n_left = self._kept[0], this.max_n - len(polled) - len(stale)
+            if (batch.renew or this.renew) and (batch.renew, batch.invisible_s) != (this.renew, this.invisible_s):
                 # `_renew` would give them handles that the broker does not extend.
                 self._return(self._kept.popleft().messages)
                 continue
-            chosen, kept.messages = kept.messages[:left], kept.messages[left:]
-            if not kept.messages:
+            chosen, batch.messages = batch.messages[:n_left], batch.messages[n_left:]
+            if not batch.messages:
                 self._kept.popleft()
-            is_fresh = kept.renew or (
-                now - kept.received_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
+            is_fresh = batch.renew or (
+                now - batch.received_at <= _FRESH * batch.invisible_s
+                and now - batch.sent_at <= _SURE * batch.invisible_s
             )
-            (taken if is_fresh and kept.invisible_s == this.invisible_s else stale).extend(chosen)
-        return taken + await self._renew(stale, taken, this.invisible_s) if stale else taken
+            (polled if is_fresh and batch.invisible_s == this.invisible_s else stale).extend(chosen)
+        return polled + await self._renew(stale, polled, this.invisible_s) if stale else polled
 
-    async def _renew(self, stale: list[PopMessage], taken: list[PopMessage], invisible_s: float) -> list[PopMessage]:
+    async def _renew(self, stale: list[PopMessage], polled: list[PopMessage], invisible_s: float) -> list[PopMessage]:
         good: dict[int, PopMessage] = {}
 
         async def renew(n: int, message: PopMessage) -> None:
@@ -332,7 +333,7 @@ class PopReceiver(PopIntake):
         except BaseException:
             # The call was cancelled. Keep only messages that are certainly still ours.
             now = self._loop.time()
-            self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s, False))
+            self._kept.appendleft(_Kept([*polled, *good.values()], now, now, invisible_s, False))
             self._driver.wake_by(_return_at(self._kept[0]))
             raise
         return [good[n] for n in sorted(good)]
@@ -348,8 +349,8 @@ class PopReceiver(PopIntake):
         by_broker: dict[str, list[PopMessage]] = {}
         for message in messages:
             by_broker.setdefault(message.queue.broker_name, []).append(message)
-        for broker_name, own in by_broker.items():
-            self.start(self._give_back, broker_name, own)
+        for broker_name, of_broker in by_broker.items():
+            self.start(self._give_back, broker_name, of_broker)
 
     async def _give_back(self, broker_name: str, messages: list[PopMessage]) -> None:
         rows: dict[tuple[str, int, int], list[int]] = {}
@@ -373,13 +374,13 @@ class PopReceiver(PopIntake):
         """
         self._closing = True
         self._wake_all()
-        left = [message for kept in self._kept for message in kept.messages]
+        undelivered = [message for batch in self._kept for message in batch.messages]
         self._kept.clear()
         await self.leave(cause)
         with anyio.move_on_after(self._context.instance.config.request_timeout_s):
-            self._return(left)
+            self._return(undelivered)
             await self.wait_idle()
 
 
-def _return_at(kept: _Kept) -> float:
-    return kept.received_at + min(POP_KEEP_S, kept.invisible_s / 2)
+def _return_at(batch: _Kept) -> float:
+    return batch.received_at + min(POP_KEEP_S, batch.invisible_s / 2)

@@ -196,10 +196,10 @@ class PopRequests:
 
     async def _ask_for(self, code: RequestCode, handle: Handle, **fields: int) -> Command:
         queue, offset, token = handle
-        at = {"topic": queue.topic, "queue_id": queue.queue_id, "offset": offset, "token": token}
+        message_fields = {"topic": queue.topic, "queue_id": queue.queue_id, "offset": offset, "token": token}
         # Done twice, the second one finds the handle dead, and then the error of the first one is raised.
         return await self._instance.request_master(
-            queue.broker_name, code, {**self._member, **at, **fields}, repeats=True
+            queue.broker_name, code, {**self._member, **message_fields, **fields}, repeats=True
         )
 
     async def _request(self, broker_name: str, ask: _Ask, *, waits: bool = False) -> Command:
@@ -291,7 +291,7 @@ def decode_batches(
                     raise ValueError(f"the record at {undecodable[0].offset} is not a message")
                 passed_over += [(record, token) for record in undecodable]
                 left_out = {record.position for record in undecodable}
-                attempts[:] = [n for place, n in enumerate(attempts) if place not in left_out]
+                attempts[:] = [n for index, n in enumerate(attempts) if index not in left_out]
             if len(decoded) != len(attempts):
                 raise ValueError(f"{len(attempts)} numbers of deliveries for {len(decoded)} messages")
             if any(map(_times_delivered_of, decoded)) or attempts.count(1) != len(attempts):

@@ -211,8 +211,8 @@ class Producer(ClientLifecycle, Resident):
             except RlabError as error:
                 self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt if error.definite else error
-                others = queues if several else ()
-                if not (attempt := await self._next_attempt(attempt, error, chosen, others, deadline)):
+                other_queues = queues if several else ()
+                if not (attempt := await self._next_attempt(attempt, error, chosen, other_queues, deadline)):
                     raise self._noted(doubt or error, self._time(), deadline) from None
                 now, avoid = self._time(), chosen.broker_name
                 if error.code in ELSEWHERE:
@@ -318,8 +318,8 @@ class Producer(ClientLifecycle, Resident):
         doubt: RlabError | None = None
         while True:
             chosen, until = self._choose(topic, queues, key, avoid, now), deadline
-            others = queues if key is None else ()
-            if other_brokers(others, chosen.broker_name, avoid or ""):
+            other_queues = queues if key is None else ()
+            if other_brokers(other_queues, chosen.broker_name, avoid or ""):
                 until = now + (deadline - now) / (self._attempts - attempt + 1)
             try:
                 connection = await self._connection_to(chosen.broker_name, until - now, waits=until == deadline)
@@ -327,7 +327,7 @@ class Producer(ClientLifecycle, Resident):
             except RlabError as error:
                 self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt or (None if error.definite else error)
-                if not (attempt := await self._next_attempt(attempt, error, chosen, others, deadline)):
+                if not (attempt := await self._next_attempt(attempt, error, chosen, other_queues, deadline)):
                     raise doubt or error from None
                 now, avoid = self._time(), chosen.broker_name
                 if error.code in ELSEWHERE and not is_fixed:
@@ -369,8 +369,8 @@ class Producer(ClientLifecycle, Resident):
     ) -> int:
         """The number of the next attempt, which may succeed and is in time; 0 for none. Cancellation: harmless.
 
-        Where it cannot go to another broker of `others`, it waits: as long as a late broker has asked; or for the next
-        master of a set, and then the failed one does not count.
+        If the attempt cannot go to another broker of `others`, this waits: as long as a late broker has asked; or for
+        the next master of a set, and then the failed attempt does not count.
         """
         if not (error.retryable or isinstance(error, RequestTimeout) or error.code in ELSEWHERE):
             return 0

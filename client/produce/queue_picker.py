@@ -156,12 +156,12 @@ def _runs(queues: Sequence[MessageQueue], start: int) -> list[tuple[int, str]]:
 
     By bisection: a topic may have thousands of queues, and each send to it comes here while a broker is slow.
     """
-    count, runs, at = len(queues), [], start
-    while at < start + count:
-        name = queues[at % count].broker_name
-        runs.append((at - start, name))
-        end = bisect_right(queues, name, lo=at % count, key=attrgetter("broker_name"))
-        at += end - at % count
+    count, runs, position = len(queues), [], start
+    while position < start + count:
+        name = queues[position % count].broker_name
+        runs.append((position - start, name))
+        end = bisect_right(queues, name, lo=position % count, key=attrgetter("broker_name"))
+        position += end - position % count
     return runs
 
 

@@ -101,8 +101,8 @@ class PullLoop:
         owned = self._owned
         with owned.pulling:
             while not owned.process_queue.dropped:
-                asked = self._callbacks.subscription_of(owned.queue.topic)
-                if asked is None:
+                subscription = self._callbacks.subscription_of(owned.queue.topic)
+                if subscription is None:
                     # Unsubscribed: the tags to pull are not known. The next pass revokes the queue, unless the member
                     # subscribes to the topic again first.
                     await anyio.sleep(PULL_RETRY_ERROR_S)
@@ -115,8 +115,8 @@ class PullLoop:
                     continue
                 try:
                     token = owned.token  # a pass may renew it while the pull is outstanding, see `_handle_refusal`
-                    answer = await self._pull(asked)
-                    continues = answer is None or await self._handle_answer(answer, token, asked)
+                    answer = await self._pull(subscription)
+                    continues = answer is None or await self._handle_answer(answer, token, subscription)
                 except (NetworkError, RecordCorrupt, NotAuthenticated, ConfigError) as error:
                     # The last two are of a new connection: a key or a certificate is being changed, here or there.
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
@@ -147,7 +147,7 @@ class PullLoop:
             await owned.wait_progress()
         logger.info("%s is pulled again", where)
 
-    async def _pull(self, asked: SubscriptionData) -> Command | None:
+    async def _pull(self, subscription: SubscriptionData) -> Command | None:
         """Pull by the subscription; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
@@ -161,7 +161,7 @@ class PullLoop:
             "suspend_ms": int(self._hold_s * 1000),
             "client_id": instance.client_id,
         }
-        header |= asked.to_header()
+        header |= subscription.to_header()
         connection = instance.masters.get(queue.broker_name)
         if connection is None or not connection.ready:
             connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
@@ -178,15 +178,15 @@ class PullLoop:
             header["token"] = owned.token
             if (commit := owned.next_commit()) is not None:
                 header["commit"] = commit
-        code = RequestCode.PULL_MESSAGE_BY_SQL if asked.is_sql else RequestCode.PULL_MESSAGE
+        code = RequestCode.PULL_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.PULL_MESSAGE
         answer = connection.request(code, header, None, self._hold_s + _ANSWER_S)
-        owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
+        owned.pending_pull = answer_future = cast("asyncio.Future[Command | None]", answer)
         try:
-            return await held
+            return await answer_future
         finally:
             owned.pending_pull = None
 
-    async def _handle_answer(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+    async def _handle_answer(self, response: Command, token: int, pulled_subscription: SubscriptionData) -> bool:
         """Handle the answer to a pull of this subscription under this token; returns whether the loop goes on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
@@ -196,13 +196,15 @@ class PullLoop:
         if self._is_refused and code in (_FOUND, _NOT_FOUND, _RETRY, _MOVED):
             self._clear_refusal()
         subscription = self._callbacks.subscription_of(owned.queue.topic)
-        if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.wants != asked.wants):
+        if code in (_FOUND, _NOT_FOUND, _RETRY) and (
+            subscription is None or subscription.wants != pulled_subscription.wants
+        ):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
             return True
         if (damaged := response.header.get("damaged")) is not None:
             self._callbacks.damaged(owned, damaged, response.header["next_offset"])
         if code == _FOUND:
-            self._put_messages(response, asked.tags)
+            self._put_messages(response, pulled_subscription.tags)
         elif code in (_NOT_FOUND, _RETRY):
             owned.process_queue.advance(response.header["next_offset"])
             if code == _NOT_FOUND:
@@ -213,7 +215,7 @@ class PullLoop:
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
-            return await self._handle_refusal(response, token, asked)
+            return await self._handle_refusal(response, token, pulled_subscription)
         return True
 
     def _put_messages(self, response: Command, tags: frozenset[str] | None) -> None:
@@ -222,8 +224,8 @@ class PullLoop:
         undecodable: list[Undecodable] = []
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
         # A full answer shows that there is more: requests cost less per message if they bring many.
-        most = min(self._batch_size * PULL_GROWTH, MAX_PULL_BATCH)
-        self._lagging = min(self._lagging * 2, most) if len(messages) >= self._asked else self._batch_size
+        max_batch = min(self._batch_size * PULL_GROWTH, MAX_PULL_BATCH)
+        self._lagging = min(self._lagging * 2, max_batch) if len(messages) >= self._asked else self._batch_size
         if undecodable:
             # Skipped like messages of other tags: the committed offset passes them once all earlier messages are
             # finished.
@@ -245,7 +247,7 @@ class PullLoop:
         self._is_refused = False
         self._instance.refusals.discard(self._instance.client_id, self._group, self._owned.queue)
 
-    async def _handle_refusal(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+    async def _handle_refusal(self, response: Command, token: int, pulled_subscription: SubscriptionData) -> bool:
         owned = self._owned
         try:
             raise_for_code(response)
@@ -260,7 +262,7 @@ class PullLoop:
             # An operator has disabled the group or the topic, or the broker is of a version without SQL filters. Pull
             # until that is over.
             self._is_refused = True
-            reason = asked.explained(error, owned.queue.broker_name)
+            reason = pulled_subscription.explained(error, owned.queue.broker_name)
             self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, reason)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except NotMaster as error:

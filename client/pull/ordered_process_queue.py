@@ -32,7 +32,7 @@ LaneOf = Callable[[MessageExt], str | int]
 
 
 def whole_queue(message: MessageExt) -> str | int:
-    """One lane for all."""
+    """The lane of a message if the whole queue is one lane."""
     return ""
 
 
@@ -159,9 +159,9 @@ class OrderedProcessQueue(ProcessQueue):
             if lane is not None and message.offset in lane.dispatched:
                 del lane.dispatched[message.offset]
                 self._dispatched -= 1
-                again = self._taken[message.offset]._replace(times_delivered=message.times_delivered + 1)
-                self._taken[message.offset] = again
-                by_lane.setdefault(self._lane_of(message), []).append(again)
+                retried = self._taken[message.offset]._replace(times_delivered=message.times_delivered + 1)
+                self._taken[message.offset] = retried
+                by_lane.setdefault(self._lane_of(message), []).append(retried)
         for key, failed in by_lane.items():
             self._suspend(key, failed, not_before)
 
@@ -173,9 +173,9 @@ class OrderedProcessQueue(ProcessQueue):
         key = self._lane_of(message)
         lane = self._lanes.get(key)
         if lane is not None and lane.held:
-            held = list(lane.held.values())
+            held_messages = list(lane.held.values())
             lane.held = {}
-            self._suspend(key, held, not_before)
+            self._suspend(key, held_messages, not_before)
 
     def next_retry_deadline(self) -> float | None:
         """The time at which the first suspended lane may go on, in seconds; None without such a lane."""
@@ -191,10 +191,10 @@ class OrderedProcessQueue(ProcessQueue):
 
     def _sort(self) -> None:
         """Put the messages that wait outside into their lanes."""
-        taken, order, lanes, lane_of = self._taken, self._order, self._lanes, self._lane_of
+        unfinished, order, lanes, lane_of = self._taken, self._order, self._lanes, self._lane_of
         for message in self._waiting:
             offset = message.offset
-            taken[offset] = message
+            unfinished[offset] = message
             order.append(offset)
             key = lane_of(message)
             lane = lanes.get(key)
@@ -205,12 +205,12 @@ class OrderedProcessQueue(ProcessQueue):
                 self._line_up(lane)
         self._waiting.clear()
 
-    def _suspend(self, key: str | int, again: list[MessageExt], not_before: float) -> None:
+    def _suspend(self, key: str | int, retried: list[MessageExt], not_before: float) -> None:
         lane = self._lanes[key]
         if lane.in_line:
             self._ready.remove(lane)
             lane.in_line = False
-        lane.waiting = deque(sorted([*again, *lane.waiting], key=lambda message: message.offset))
+        lane.waiting = deque(sorted([*retried, *lane.waiting], key=lambda message: message.offset))
         if lane.not_before is None or lane.not_before < not_before:
             lane.not_before = not_before
             heapq.heappush(self._suspended, (not_before, lane.waiting[0].offset, key))

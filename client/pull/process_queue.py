@@ -181,8 +181,8 @@ class ProcessQueue:
             return
         first, last = new[0].offset, new[-1].offset
         if first < self.pull_offset or last - first >= len(new):  # or a filter has left some out
-            wanted = {message.offset: message for message in new if message.offset >= self.pull_offset}
-            new = list(wanted.values())
+            new_by_offset = {message.offset: message for message in new if message.offset >= self.pull_offset}
+            new = list(new_by_offset.values())
         if new:
             self._waiting.extend(new)
             self.size_bytes += _body_bytes(new)
@@ -250,13 +250,13 @@ class ProcessQueue:
         A message that is finished already, or unknown here, is ignored. A requeued message may be finished too: its
         listener has succeeded after its timeout.
         """
-        taken, order = self._taken, self._order
+        unfinished, order = self._taken, self._order
         for message in messages:
-            if taken.pop(message.offset, None) is not None:
+            if unfinished.pop(message.offset, None) is not None:
                 self.size_bytes -= len(message.body)
                 if self._retry_at:
                     self._retry_at.pop(message.offset, None)
-        while order and order[0] not in taken:
+        while order and order[0] not in unfinished:
             order.popleft()
         return self.commit_offset
 

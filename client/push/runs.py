@@ -54,15 +54,15 @@ def run_listener(
     if not run:
         return None
     end = min(clock() + RUN_S, owned.lease_ends)
-    done = [0, 0]
+    counts = [0, 0]
     try:
         while True:
             context = call.context.copy()
-            outcome = context.run(_call_in_context, call, listen, owned, run, batch_size, clock, end, done, context)
+            outcome = context.run(_call_in_context, call, listen, owned, run, batch_size, clock, end, counts, context)
             if outcome is not False:
                 return outcome
     finally:
-        finished, dispatched = done
+        finished, dispatched = counts
         process_queue.end_run(finished, dispatched)
         owned.dispatch_counts.add(run[: finished + dispatched], now_ms)
         if finished:
@@ -77,16 +77,16 @@ def _call_in_context(
     batch_size: int,
     clock: Callable[[], float],
     end: float,
-    done: list[int],
+    counts: list[int],
     context: Context,
 ) -> Outcome | Literal[False] | None:
     """Call the listener in a context, batch after batch, as long as it neither waits nor changes the context.
 
-    Returns what `run_listener` is to return, or False if the run goes on in another context. `done` counts the finished
-    messages of the run, and those that are dispatched behind them.
+    Returns what `run_listener` is to return, or False if the run goes on in another context. `counts` has two numbers:
+    the finished messages of the run, and the dispatched ones behind them.
     """
     topic, start, unchanged = owned.queue.topic, call.start, call.context
-    finished, dispatched = done
+    finished, dispatched = counts
     try:
         while True:
             batch = (run[finished],) if batch_size == 1 else tuple(run[finished : finished + batch_size])
@@ -103,7 +103,7 @@ def _call_in_context(
             if _differ(context, unchanged):
                 return False
     finally:
-        done[:] = finished, dispatched
+        counts[:] = finished, dispatched
 
 
 def _differ(context: Context, unchanged: Context) -> bool:

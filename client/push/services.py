@@ -72,8 +72,8 @@ class ConsumeConcurrently:
             owned.process_queue.finish(messages)
             return
         failure = result if isinstance(result, Failed) else FAILED
-        done, failed = failure.split(messages)
-        owned.process_queue.finish(done)
+        succeeded, failed = failure.split(messages)
+        owned.process_queue.finish(succeeded)
         wait_s = failure.wait_s(self._retry_s) if self._waits_here else self._retry_s
         for message in failed:
             if await self._failed(message, failure):
@@ -128,28 +128,28 @@ class ConsumeOrderly:
             queue.roll_back(messages[0], self._suspended_until(owned, FAILED))
         else:
             failure = result if isinstance(result, Failed) else FAILED
-            done, failed = failure.split(messages)
+            succeeded, failed = failure.split(messages)
             if self._auto_commit:
-                queue.finish(done)
+                queue.finish(succeeded)
             else:
-                queue.hold(done)
+                queue.hold(succeeded)
             await self._failed(owned, queue, failed, failure)
 
     async def _failed(
         self, owned: OwnedQueue, queue: OrderedProcessQueue, messages: Sequence[MessageExt], failure: Failed
     ) -> None:
-        again: list[MessageExt] = []
+        to_retry: list[MessageExt] = []
         max_attempts = self._max_attempts(owned.queue.broker_name)
         for message in messages:
             if not failure.dead_letter and message.times_delivered < max_attempts:
-                again.append(message)
+                to_retry.append(message)
             # The lane is suspended until then: later messages must not overtake one that no broker has taken.
             elif await self._exhausted(message):
                 queue.finish([message])
             else:
-                again.append(message)
-        if again:  # also of a queue that was detached in between: its drain waits for these
-            queue.requeue(again, self._suspended_until(owned, failure))
+                to_retry.append(message)
+        if to_retry:  # also of a queue that was detached in between: its drain waits for these
+            queue.requeue(to_retry, self._suspended_until(owned, failure))
 
     def _suspended_until(self, owned: OwnedQueue, failure: Failed) -> float:
         not_before = anyio.current_time() + max(failure.wait_s(self._suspend_s), MIN_SUSPEND_S)

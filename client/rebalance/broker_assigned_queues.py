@@ -118,11 +118,11 @@ class AssignmentRequests:
         addresses = views.member_list_brokers(topics)
         if self.coordinator in addresses and addresses[0] != self.coordinator:
             try:
-                before = await views.ask(self._group, self.coordinator)
-                known = await views.ask(self._group, addresses[0])
+                first_view = await views.ask(self._group, self.coordinator)
+                newest_view = await views.ask(self._group, addresses[0])
             except NetworkError:
                 return addresses
-            if not before.members.keys() <= known.members.keys():
+            if not first_view.members.keys() <= newest_view.members.keys():
                 addresses.remove(self.coordinator)
                 addresses.insert(0, self.coordinator)
         return addresses

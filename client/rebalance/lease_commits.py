@@ -36,10 +36,10 @@ class LeaseCommits:
         leases: LeaseRequests,
         offsets: OffsetsToCommit,
         table: OwnershipTable[OwnedQueue],
-        lost: Callable[[OwnedQueue], None],
+        on_lost: Callable[[OwnedQueue], None],
     ) -> None:
         self._instance, self._leases, self._offsets = instance, leases, offsets
-        self._table, self._lost = table, lost
+        self._table, self._lost = table, on_lost
         prompt = PromptCommits(self._commit_promptly)
         self.run, self.note = prompt.run, prompt.record
 
@@ -48,16 +48,16 @@ class LeaseCommits:
         failures: dict[MessageQueue, RlabError] = {}
         owned = self._table.owned
         for reset, offsets in self._offsets.split_dirty():
-            held = {owned[queue]: offset for queue, offset in offsets.items() if queue in owned}
-            failed = await self.commit(held, reset=reset)
-            self._offsets.confirm({o.queue: offset for o, offset in held.items() if o.queue not in failed})
+            owned_offsets = {owned[queue]: offset for queue, offset in offsets.items() if queue in owned}
+            failed = await self.commit(owned_offsets, reset=reset)
+            self._offsets.confirm({o.queue: offset for o, offset in owned_offsets.items() if o.queue not in failed})
             failures |= failed
         return failures
 
     async def _commit_promptly(self, queues: list[OwnedQueue]) -> None:
         """Commit offsets that no pull has carried. They stay unconfirmed: a broker that crashes may lose them."""
-        wanted = [owned for owned in queues if not (owned.detached or self._offsets.is_reset(owned.queue))]
-        offsets = {owned: offset for owned in wanted if (offset := owned.next_commit()) is not None}
+        to_commit = [owned for owned in queues if not (owned.detached or self._offsets.is_reset(owned.queue))]
+        offsets = {owned: offset for owned in to_commit if (offset := owned.next_commit()) is not None}
         if offsets:
             await self.commit(offsets, soon=True)
 
@@ -86,27 +86,27 @@ class LeaseCommits:
         without a route may come back with its leases, so it is asked again, but not at the end of the membership, which
         ends these leases.
         """
-        left = {owned.queue: owned for owned in queues}
+        remaining = {owned.queue: owned for owned in queues}
         for owned in queues:
             owned.detached = True  # the commit below is the last; a result after it is ignored
         rewinds = {owned.queue for owned in queues if owned.rewound or self._offsets.is_reset(owned.queue)}
         logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it names the time of the next try
-        while left:
+        while remaining:
             # The commit of a release may not go backwards, so a reset has to be committed first.
-            resets = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue in rewinds]
+            resets = [Commit(o.queue, o.commit_offset, o.token) for o in remaining.values() if o.queue in rewinds]
             failures = await self._leases.commit(resets, cause, reset=True)
             rewinds = {queue for queue, error in failures.items() if isinstance(error, _NOT_DONE)}
-            commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue not in rewinds]
+            commits = [Commit(o.queue, o.commit_offset, o.token) for o in remaining.values() if o.queue not in rewinds]
             failures |= await self._leases.release(commits, cause)
             for queue, error in failures.items():
                 if (queue, type(error)) not in logged:
                     logged.add((queue, type(error)))
                     logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
             brokers = self._instance.routes.brokers()
-            left = {
-                queue: left[queue]
+            remaining = {
+                queue: remaining[queue]
                 for queue, error in failures.items()
                 if isinstance(error, _NOT_DONE) and (queue.broker_name in brokers or not self._table.closing)
             }
-            if left:
+            if remaining:
                 await anyio.sleep(PULL_RETRY_ERROR_S)

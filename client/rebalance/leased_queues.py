@@ -76,19 +76,19 @@ class LeasedQueues(PulledQueues):
             return True
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
-        moved, balanced = 0, False
+        n_moved, balanced = 0, False
         self._targets.begin()
         try:
             target = await self._target(due, topics, cause)
             # The shutdown may have begun during the wait; it releases all queues, and none may be acquired after that.
             if target is not None and not self._table.closing:
-                moved, balanced = await self._move_towards(target, cause)
+                n_moved, balanced = await self._move_towards(target, cause)
             for error in self._targets.undecided.values():
                 balanced = False
                 raise error
         finally:
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
-            self._emit(EventKind.REBALANCE_END, cause=cause, version=self._targets.version, n=moved, detail=detail)
+            self._emit(EventKind.REBALANCE_END, cause=cause, version=self._targets.version, n=n_moved, detail=detail)
         return balanced
 
     def _is_known(self, topics: tuple[str, ...]) -> bool:
@@ -102,15 +102,15 @@ class LeasedQueues(PulledQueues):
 
     async def _move_towards(self, target: Sequence[MessageQueue], cause: str) -> tuple[int, bool]:
         """Revoke and acquire towards the target; returns (queues moved, balanced)."""
-        before, confirmed = len(self.owned), True
+        n_before, confirmed = len(self.owned), True
         waits = self._apply(events.TargetFound(target), cause)
-        moved = before - len(self.owned)
+        n_moved = n_before - len(self.owned)
         for wait in waits:
             await self._await_idle_released(wait.queues)
         for ask in self._apply(events.LeasesDue(self._unconfirmed())):
             confirmed = await self._ask(ask, cause)
-            moved += sum(queue in self.owned for queue in ask.wanted)
-        return moved, confirmed and self._table.balanced
+            n_moved += sum(queue in self.owned for queue in ask.wanted)
+        return n_moved, confirmed and self._table.balanced
 
     async def _ask(self, ask: acts.RequestLeases, cause: str) -> bool:
         """Request leases; returns whether every broker that was asked about an owned queue has answered."""
@@ -182,7 +182,9 @@ class LeasedQueues(PulledQueues):
             await self._release_before_close([owned for owned in last.holdings if not owned.busy], cause)
             if busy:
                 heartbeat = partial(self._instance.heartbeats.send, cause)
-                await run_together([heartbeat, *(partial(self._release_before_close, [one], cause) for one in busy)])
+                await run_together(
+                    [heartbeat, *(partial(self._release_before_close, [queue], cause) for queue in busy)]
+                )
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
             while self._table.leaving:  # queues that were revoked before, and that their own tasks release
                 await self._wait_left()

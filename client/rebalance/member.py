@@ -280,17 +280,17 @@ class GroupConsumer(ClientLifecycle, GroupMember):
 
     async def _subscribe(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
         """Record a subscription and apply it; if a broker refuses it, it is withdrawn, and the others go on."""
-        before = self._subscriptions.get(topic)
+        old = self._subscriptions.get(topic)
         self._record_subscription(topic, expression, with_retry=with_retry)
         try:
             await self._apply_subscriptions()
         except UsageError:
-            await self._withdraw(topic, before)
+            await self._withdraw(topic, old)
             raise
 
-    async def _withdraw(self, topic: str, before: SubscriptionData | None) -> None:
-        if before is not None:
-            self._subscriptions[topic] = before
+    async def _withdraw(self, topic: str, old: SubscriptionData | None) -> None:
+        if old is not None:
+            self._subscriptions[topic] = old
         else:
             self._subscriptions.pop(topic, None)
             if isinstance(self._ownership, UnleasedQueues):
@@ -368,12 +368,12 @@ class GroupConsumer(ClientLifecycle, GroupMember):
 
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
-        others = self._ownership.topics_of_others if self._ownership is not None else ()
+        topics_of_others = self._ownership.topics_of_others if self._ownership is not None else ()
         # Each broker at which a member registers gets the group's retry topic. Through its route all members find the
         # same brokers, also members that consume no retries: a broker without a heartbeat of one member would answer
         # the others with a member list that lacks it.
         shared = {retry_topic(self.group)} if self._is_member and self.options.model is MessageModel.CLUSTERING else ()
-        return tuple(sorted({*self._subscriptions, *others, *shared}))
+        return tuple(sorted({*self._subscriptions, *topics_of_others, *shared}))
 
     def consumer_data(self) -> ConsumerData | None:
         """See `GroupMember`."""
@@ -384,7 +384,7 @@ class GroupConsumer(ClientLifecycle, GroupMember):
         # its listeners have finished, or its leases would end while they have messages. A member that will come back
         # keeps its queues, and so its subscriptions.
         stays = self._state is ServiceState.RUNNING or self.options.rejoin_within_s > 0
-        wanted = self.subscribed_topics() if stays else ()
+        subscribed = self.subscribed_topics() if stays else ()
         return ConsumerData(
             group=self.group,
             consume_type=self._consume_type,
@@ -396,7 +396,7 @@ class GroupConsumer(ClientLifecycle, GroupMember):
             rejoin_within_s=self.options.rejoin_within_s,
             ordered=self.options.order != ConsumeOrder.NONE and instance.config.dialect is ServerDialect.ROCKETMQ,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
-            subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
+            subscriptions=tuple(self._subscriptions[topic] for topic in subscribed),
         )
 
     async def rebalance(self, due: RebalancePass) -> bool:

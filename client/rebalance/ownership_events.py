@@ -109,7 +109,7 @@ class QueuesDrained(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class QueuesReleased(Generic[HoldingT]):
-    """These queues were committed and released, or their leases will end with the membership."""
+    """Queues were committed and released, or their leases will end with the membership."""
 
     holdings: Sequence[HoldingT]
 

@@ -1,18 +1,21 @@
 """The state machine of one member's queues: an event changes the states of queues and returns acts. Pure.
 
 RocketMQ: processQueueTable of RebalanceImpl. There a queue is in the table or not; every state between the two (a
-request without an answer, a listener that still works) is in local variables of several threads. A queue passes through
+request without an answer, a listener that still works) is in local variables of several threads. A queue that
+enters the target and leaves it later, and one that another member got or that was reset, have these states:
 
-    absent -> wanted -> asked -> owned -> draining -> releasing -> absent      in one target, and not in a later one
-                                 owned -> lost -> wanted -> asked -> owned     another member had it, or a reset
+    absent -> wanted -> requested -> owned -> draining -> releasing -> absent
+    absent -> wanted -> requested -> owned -> lost -> wanted -> requested -> owned
+
+A holding is the object that the caller makes for one granted queue, see `Holding` in `ownership_events.py`.
 
 `TRANSITIONS` has every step that is possible. For example, for a queue `q` that another member releases late:
 
     on(TargetFound([q]))         []                                            q is wanted
-    on(LeasesDue(()))            [RequestLeases([q], [])]                      asked
+    on(LeasesDue(()))            [RequestLeases([q], [])]                      requested
     on(QueueRefused(q))          []                                            wanted again, until the next pass
-    on(LeasesDue(()))            [RequestLeases([q], [])]                      asked
-    on(QueueGranted(h, None))    [StartQueue(h)]                               owned; h is the caller's object for q
+    on(LeasesDue(()))            [RequestLeases([q], [])]                      requested
+    on(QueueGranted(h, None))    [StartQueue(h)]                               owned; h is the holding
     on(TargetFound([]))          [StopQueue(h, "revoked"), DrainQueues((h,))]  draining
     on(QueuesDrained((h,)))      [ReleaseQueues((h,))]                         releasing
     on(QueuesReleased((h,)))     []                                            absent
@@ -41,41 +44,46 @@ class OwnershipState(StrEnum):
 
     ABSENT = "absent"  # not in the table
     WANTED = "wanted"  # in the target, without a lease: not requested yet, or refused
-    ASKED = "asked"  # its lease may have been granted: a request is outstanding, or its answer was lost
+    REQUESTED = "requested"  # its lease may have been granted: a request is outstanding, or its answer was lost
     OWNED = "owned"  # pulled and dispatched
     DRAINING = "draining"  # stopped under a valid lease, until no listener has a message of it
     RELEASING = "releasing"  # drained; the request to commit and to free the lease is outstanding
     LOST = "lost"  # stopped without a valid lease; a listener still has a message of it
 
 
-ABSENT, WANTED, ASKED, OWNED, DRAINING, RELEASING, LOST = OwnershipState
-FREE: Final = None
-"""Without a holding: ASKED if a lost answer may have granted it, else WANTED if the target has it, else ABSENT."""
+ABSENT, WANTED, REQUESTED, OWNED, DRAINING, RELEASING, LOST = OwnershipState
+WITHOUT_HOLDING: Final = None
+"""In `TRANSITIONS`, the next state of a queue without a holding.
 
-Step = Literal["target", "ask", "grant", "grant to give back", "refuse", "revoke", "lose", "reset", "drain", "release"]
+REQUESTED if a request that was not answered may have granted it, else WANTED if the target has it, else ABSENT.
+"""
+
+Step = Literal[
+    "target", "request", "grant", "grant to give back", "refuse", "revoke", "lose", "reset", "drain", "release"
+]
 
 TRANSITIONS: Final[Mapping[tuple[OwnershipState, Step], OwnershipState | None]] = {
-    (ABSENT, "target"): FREE,
-    (WANTED, "target"): FREE,
-    (ASKED, "target"): FREE,
-    (WANTED, "ask"): ASKED,
-    (ASKED, "ask"): ASKED,
-    (ASKED, "refuse"): FREE,
-    (ASKED, "grant"): OWNED,
+    (ABSENT, "target"): WITHOUT_HOLDING,
+    (WANTED, "target"): WITHOUT_HOLDING,
+    (REQUESTED, "target"): WITHOUT_HOLDING,
+    (WANTED, "request"): REQUESTED,
+    (REQUESTED, "request"): REQUESTED,
+    (REQUESTED, "refuse"): WITHOUT_HOLDING,
+    (REQUESTED, "grant"): OWNED,
     (WANTED, "grant"): OWNED,  # the queue was owned, and was lost while its lease was being confirmed
-    (ASKED, "grant to give back"): DRAINING,
+    (REQUESTED, "grant to give back"): DRAINING,
     (ABSENT, "grant to give back"): DRAINING,
     (OWNED, "revoke"): DRAINING,
     (DRAINING, "drain"): RELEASING,
-    (RELEASING, "release"): FREE,
+    (RELEASING, "release"): WITHOUT_HOLDING,
     (OWNED, "lose"): LOST,
     (OWNED, "reset"): LOST,
-    (LOST, "drain"): FREE,
+    (LOST, "drain"): WITHOUT_HOLDING,
 }
 
 
 class OwnershipTable(Generic[HoldingT]):
-    """See the module header.
+    """The queues of one member and their states; the module header explains both.
 
     Protocol of use: acts are carried out in their order, before the next event. Passes do not overlap: each is
     `TargetFound`, `LeasesDue`, and for each queue of `RequestLeases` at most one of `QueueGranted`, `QueueRefused` and
@@ -93,7 +101,7 @@ class OwnershipTable(Generic[HoldingT]):
         self.closing = False
         self._places = {OWNED: self.owned, **dict.fromkeys((DRAINING, RELEASING, LOST), self.leaving)}
         self._states: dict[MessageQueue, OwnershipState] = {}  # of all queues that are not absent
-        self._given: Sequence[MessageQueue] = ()
+        self._target_order: Sequence[MessageQueue] = ()
         self._target: frozenset[MessageQueue] = frozenset()
         # Queues of requests that were not answered. Their leases may be granted until a later request is answered,
         # because a broker that hangs executes a request after its timeout. The value is true if an earlier request was
@@ -111,7 +119,7 @@ class OwnershipTable(Generic[HoldingT]):
 
     def settled(self, target: Sequence[MessageQueue]) -> bool:
         """Whether a pass with this target would change nothing, provided that no lease has ended."""
-        return self.balanced and not self._unanswered and target == self._given
+        return self.balanced and not self._unanswered and target == self._target_order
 
     def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
         """Apply an event; returns the acts that the caller has to carry out."""
@@ -126,30 +134,31 @@ class OwnershipTable(Generic[HoldingT]):
                 self._unanswered.pop(queue, None)
                 if (refused := self.owned.get(queue)) is not None:
                     return [*self._drop(refused, "lose", "lost"), acts.WakePass(recompute=True)]
-                self._answered(queue)
+                self._end_request(queue)
             case events.RequestFailed(queue, definite):
                 if not definite:
                     self._unanswered[queue] = True
                 elif not self._unanswered.get(queue):
                     self._unanswered.pop(queue, None)
-                self._answered(queue)
-            case events.QueueLost(lost) if self.owned.get(lost.queue) is lost:
-                return [*self._drop(lost, "lose", "lost"), acts.WakePass(recompute=True)]
+                self._end_request(queue)
+            # Events below are compared by identity: one may be about a holding that has been replaced.
+            case events.QueueLost(lost_holding) if self.owned.get(lost_holding.queue) is lost_holding:
+                return [*self._drop(lost_holding, "lose", "lost"), acts.WakePass(recompute=True)]
             case events.QueuesReset(queues, token):
                 # A lease with a higher token was granted after the reset, and began at the new offset.
-                old = [held for queue, held in self.owned.items() if queue in queues and held.token <= token]
-                drops = [act for held in old for act in self._drop(held, "reset", "reset")]
+                old = [older for queue, older in self.owned.items() if queue in queues and older.token <= token]
+                drops = [act for older in old for act in self._drop(older, "reset", "reset")]
                 return [*drops, acts.WakePass(recompute=False)]
-            case events.QueueRestarted(before, again) if self.owned.get(before.queue) is before:
-                self.owned[before.queue] = again
-                return [acts.RestartQueue(before, again)]
+            case events.QueueRestarted(source, replacement) if self.owned.get(source.queue) is source:
+                self.owned[source.queue] = replacement
+                return [acts.RestartQueue(source, replacement)]
             case events.QueueOutdated(outdated) if self.owned.get(outdated.queue) is outdated:
                 return [*self._revoke([outdated], "created again"), acts.DrainQueues((outdated,))]
             case events.QueuesDrained(holdings):
                 return self._drained(holdings)
             case events.QueuesReleased(holdings):
                 released = self._move_all(holdings, RELEASING, "release")
-                if not self.closing and any(one.queue in self._target for one in released):
+                if not self.closing and any(grant.queue in self._target for grant in released):
                     return [acts.WakePass(recompute=False)]
             case events.MemberClosed(alone):
                 return self._closed(alone)
@@ -158,69 +167,69 @@ class OwnershipTable(Generic[HoldingT]):
     # --- passes ------------------------------------------------------------------------------------------------------
 
     def _target_found(self, queues: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
-        if self.closing or (self.balanced and queues == self._given):
+        if self.closing or (self.balanced and queues == self._target_order):
             return []  # nearly every pass: no object is made for it
-        before, self._given, self._target = self._target, queues, frozenset(queues)
+        old_target, self._target_order, self._target = self._target, queues, frozenset(queues)
         plan = plan_rebalance(self.owned, self._target)
         revoked = [self.owned[queue] for queue in plan.revoke]
-        out: list[OwnershipAct[HoldingT]] = self._revoke(revoked, "revoked")
-        for queue in sorted(before.symmetric_difference(self._target)):
-            if self.state(queue) in (ABSENT, WANTED, ASKED):
+        next_acts: list[OwnershipAct[HoldingT]] = self._revoke(revoked, "revoked")
+        for queue in sorted(old_target.symmetric_difference(self._target)):
+            if self.state(queue) in (ABSENT, WANTED, REQUESTED):
                 self._move(queue, "target")
         idle: dict[str, list[HoldingT]] = {}
         for holding in revoked:
             if holding.busy:  # in a separate task, so that it delays no other queue
-                out.append(acts.DrainQueues((holding,)))
+                next_acts.append(acts.DrainQueues((holding,)))
             else:
                 idle.setdefault(holding.queue.broker_name, []).append(holding)
-        out += map(acts.DrainQueues, idle.values())  # one request for all idle queues of a broker
-        # When a newcomer moves a queue from each member to the next, all members do this at the same time. A member
+        next_acts += map(acts.DrainQueues, idle.values())  # one request for all idle queues of a broker
+        # When a new member moves a queue from each member to the next, all members do this at the same time. A member
         # that asked at once would be refused, be notified when its neighbour releases, and ask again.
-        return [*out, acts.AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else out
+        return [*next_acts, acts.AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else next_acts
 
     def _leases_due(self, unconfirmed: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
         if self.closing or (self.balanced and not self._unanswered and not unconfirmed):
             return []
         # A queue that is leaving is requested after its release: now the broker would grant it again at once, with the
         # offset before the last commit.
-        wanted = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
+        to_request = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
         # A queue that is no longer in the target is requested again if an answer is missing: if the lost answer has
         # granted it, it is stranded until its release, and only the next grant has the token for that.
         unsure = [q for q in self._unanswered if q not in self._target and q not in self.leaving]
-        for queue in (*wanted, *unsure):
-            self._move(queue, "ask")
-        for queue in (*wanted, *unconfirmed, *unsure):
+        for queue in (*to_request, *unsure):
+            self._move(queue, "request")
+        for queue in (*to_request, *unconfirmed, *unsure):
             self._unanswered[queue] = queue in self._unanswered
-        return [acts.RequestLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
+        return [acts.RequestLeases(to_request, [*unconfirmed, *unsure])] if to_request or unconfirmed or unsure else []
 
     def _granted(self, grant: HoldingT, confirmed: int | None) -> Sequence[OwnershipAct[HoldingT]]:
-        queue, out = grant.queue, list[OwnershipAct[HoldingT]]()
+        queue, next_acts = grant.queue, list[OwnershipAct[HoldingT]]()
         self._unanswered.pop(queue, None)
         if self.closing:
             return []  # the shutdown began while the request was outstanding: the lease ends with the membership
         if (owned := self.owned.get(queue)) is not None:
             if (confirmed or 0) <= grant.commit_offset <= owned.commit_offset:
-                return [acts.RenewQueue(owned, grant)]
+                return [acts.RenewQueue(owned, grant)]  # `confirmed` is None if no commit was answered yet
             # Above our offset: another member owned the queue in between, and has committed messages that we would
             # consume again. Below the confirmed one: the group was reset, because only a reset moves a broker back
             # behind an offset that it has confirmed.
-            out += [*self._drop(owned, "lose", "lost"), acts.WakePass(recompute=True)]
+            next_acts += [*self._drop(owned, "lose", "lost"), acts.WakePass(recompute=True)]
         if queue in self.leaving:
-            # The queue was lost while it was requested, and a listener still has a message: started now, the queue
-            # could dispatch that message again, or one before or after it. The lease stays ours unused, so it is
-            # requested again.
+            # The queue was lost while it was requested, and a listener still has a message of it. If it were started
+            # now, it could dispatch that message a second time, or its neighbours at the same time. So this grant is
+            # not used, and the lease is requested again after the drain.
             self._unanswered[queue] = True
         elif queue in self._target:
             self._move(queue, "grant", grant)
-            out.append(acts.StartQueue(grant))
+            next_acts.append(acts.StartQueue(grant))
         else:
             # An earlier request whose answer was lost was granted; now the queue is in the target of another member.
             self._move(queue, "grant to give back", grant)
-            out.append(acts.DrainQueues((grant,)))
-        return out
+            next_acts.append(acts.DrainQueues((grant,)))
+        return next_acts
 
-    def _answered(self, queue: MessageQueue) -> None:
-        if self.state(queue) is ASKED:
+    def _end_request(self, queue: MessageQueue) -> None:
+        if self.state(queue) is REQUESTED:
             self._move(queue, "refuse")
 
     # --- losing queues -----------------------------------------------------------------------------------------------
@@ -233,8 +242,8 @@ class OwnershipTable(Generic[HoldingT]):
     def _drop(self, holding: HoldingT, step: Step, why: str) -> list[OwnershipAct[HoldingT]]:
         """Drop a queue whose lease is no longer valid; it may be requested again once it is drained.
 
-        Messages with listeners may be duplicates. RocketMQ: the lock of the process queue, without which a queue is not
-        removed from the table.
+        Messages with listeners may be duplicates. RocketMQ: a queue is removed from the table only under the lock of
+        its process queue.
         """
         self._move(holding.queue, step)
         if holding.busy:
@@ -244,10 +253,10 @@ class OwnershipTable(Generic[HoldingT]):
 
     def _drained(self, holdings: Sequence[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
         drained = self._move_all(holdings, DRAINING, "drain")
-        lost = self._move_all(holdings, LOST, "drain")
+        lost_holdings = self._move_all(holdings, LOST, "drain")
         return [
             *([acts.ReleaseQueues(drained)] if drained else ()),
-            *([acts.WakePass(recompute=False)] if lost else ()),
+            *([acts.WakePass(recompute=False)] if lost_holdings else ()),
         ]
 
     def _closed(self, alone: bool) -> Sequence[OwnershipAct[HoldingT]]:
@@ -255,7 +264,7 @@ class OwnershipTable(Generic[HoldingT]):
         if alone:  # a lost queue needs no release, and the last commit of a releasing one was sent
             for queue in [queue for queue in self.leaving if self.state(queue) is not DRAINING]:
                 del self.leaving[queue]
-        # If the tasks of the leaving queues still run (not `alone`), these tasks release them.
+        # Not `alone`: the tasks that drain the leaving queues still run, and release them.
         orphans = list(self.leaving.values()) if alone else []
         owned = list(self.owned.values())
         stops = self._revoke(owned, "shutdown")
@@ -267,24 +276,28 @@ class OwnershipTable(Generic[HoldingT]):
     def _move_all(self, holdings: Iterable[HoldingT], state: OwnershipState, step: Step) -> list[HoldingT]:
         """Move the holdings that are in the state by the step; returns these holdings."""
         # Compared by identity: a task may report holdings that a shutdown has released before it.
-        moved = [h for h in holdings if self.leaving.get(h.queue) is h and self.state(h.queue) is state]
-        for holding in moved:
+        moved_holdings = [
+            holding
+            for holding in holdings
+            if self.leaving.get(holding.queue) is holding and self.state(holding.queue) is state
+        ]
+        for holding in moved_holdings:
             self._move(holding.queue, step)
-        return moved
+        return moved_holdings
 
     def _move(self, queue: MessageQueue, step: Step, holding: HoldingT | None = None) -> None:
-        before = self.state(queue)
-        after = TRANSITIONS[before, step]
-        if after is FREE:
+        source_state = self.state(queue)
+        target_state = TRANSITIONS[source_state, step]
+        if target_state is WITHOUT_HOLDING:
             is_wanted = queue in self._target and not self.closing
-            after = ASKED if queue in self._unanswered else WANTED if is_wanted else ABSENT
-        source, place = self._places.get(before), self._places.get(after)
-        if source is not place:
-            if source is not None:
-                holding = source.pop(queue)
-            if place is not None and holding is not None:
-                place[queue] = holding
-        if after is ABSENT:
+            target_state = REQUESTED if queue in self._unanswered else WANTED if is_wanted else ABSENT
+        source_table, target_table = self._places.get(source_state), self._places.get(target_state)
+        if source_table is not target_table:
+            if source_table is not None:
+                holding = source_table.pop(queue)
+            if target_table is not None and holding is not None:
+                target_table[queue] = holding
+        if target_state is ABSENT:
             self._states.pop(queue, None)
         else:
-            self._states[queue] = after
+            self._states[queue] = target_state

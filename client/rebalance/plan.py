@@ -112,19 +112,23 @@ def allocate_topics(
     logs the error, too, and goes on with the next topic.
     """
     if is_group_wide(strategy):
-        known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
-        own = SortedQueues(chain.from_iterable(known.get(t, ()) for t in sorted(view.members.get(client_id, ()))))
+        queues_by_topic = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
+        own_queues = SortedQueues(
+            chain.from_iterable(queues_by_topic.get(t, ()) for t in sorted(view.members.get(client_id, ())))
+        )
         where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
         # The members are a copy, because the view is kept for later passes; all other arguments were made for this
         # call.
-        ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
+        ask = partial(strategy.allocate_group, group, client_id, queues_by_topic, dict(view.members))
         try:
-            share = _checked_share(ask, where, own, len(view.members)) if own else []
+            share = _checked_share(ask, where, own_queues, len(view.members)) if own_queues else []
         except StrategyError as error:
             return [], dict.fromkeys(topics, error)
-        place = {topic: number for number, topic in enumerate(topics)}
+        topic_index = {topic: number for number, topic in enumerate(topics)}
         # The view may be older than the last unsubscribe.
-        return sorted((queue for queue in share if queue.topic in place), key=lambda queue: place[queue.topic]), {}
+        return sorted(
+            (queue for queue in share if queue.topic in topic_index), key=lambda queue: topic_index[queue.topic]
+        ), {}
     target: list[MessageQueue] = []
     failed: dict[str, StrategyError] = {}
     for topic in topics:
@@ -157,25 +161,25 @@ def _checked_share(
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # CancelledError too: a call that does not wait cannot be cancelled
-        what = short_repr(error, 1000)
+        error_text = short_repr(error, 1000)
         raise StrategyError(
-            f"{where} raised {what} for {plural(len(queues), 'queue')}, {plural(members, 'member')}"
+            f"{where} raised {error_text} for {plural(len(queues), 'queue')}, {plural(members, 'member')}"
         ) from error
-    taken: set[MessageQueue] = set()
+    seen_queues: set[MessageQueue] = set()
     for queue in share:
         # The isinstance test is needed: an equal plain tuple would pass, and an unhashable object would raise below.
         if not isinstance(queue, MessageQueue) or not _contains(queues, queue):
             raise StrategyError(f"{where} returned {short_repr(queue)} which it was not given")
-        if queue in taken:
+        if queue in seen_queues:
             raise StrategyError(f"{where} returned {short_repr(queue)} twice")
-        taken.add(queue)
+        seen_queues.add(queue)
     return share
 
 
 def _contains(queues: SortedQueues, queue: MessageQueue) -> bool:
     # By bisection: to build a set of thousands of queues for the look-up of a few costs most of a pass.
     try:
-        at = bisect_left(queues, queue)
+        index = bisect_left(queues, queue)
     except TypeError:  # a MessageQueue with fields of other types cannot be compared
         return False
-    return at < len(queues) and queues[at] == queue
+    return index < len(queues) and queues[index] == queue

@@ -67,13 +67,13 @@ class PulledQueues(ABC):
             match act:
                 case acts.StartQueue(owned):
                     self._start(owned)
-                    at, version = owned.process_queue.pull_offset, owned.token
-                    self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=version, offset=at)
-                case acts.RestartQueue(owned, again):
+                    offset, version = owned.process_queue.pull_offset, owned.token
+                    self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=version, offset=offset)
+                case acts.RestartQueue(owned, replacement):
                     self._report_dispatched(owned)
                     owned.detached = True
                     owned.stop()
-                    self._start(again)
+                    self._start(replacement)
                 case acts.RenewQueue(owned, grant):
                     owned.token, owned.session = grant.token, grant.session
                     owned.sent_commit = 0  # a commit under the old lease may have been refused
@@ -141,22 +141,22 @@ class PulledQueues(ABC):
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull an owned queue from another offset on; its fetched messages are dropped."""
         process_queue = make_process_queue(self._options, offset)
-        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.incarnation)
-        self._apply(events.QueueRestarted(owned, again))
-        return again
+        replacement = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.incarnation)
+        self._apply(events.QueueRestarted(owned, replacement))
+        return replacement
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
         """Go on at another offset: the broker has deleted the messages at ours, or has lost the newest ones."""
-        wanted = owned.process_queue.pull_offset
+        wanted_offset = owned.process_queue.pull_offset
         logger.warning(
             "%s: group %s on %s goes on at %d instead of %d: %s",
-            *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
-            f"{plural(next_offset - wanted, 'message', 'was', 'were')} deleted unread"
-            if next_offset >= wanted
+            *(self._instance.client_id, self._group, owned.queue, next_offset, wanted_offset),
+            f"{plural(next_offset - wanted_offset, 'message', 'was', 'were')} deleted unread"
+            if next_offset >= wanted_offset
             else "the queue ends there",
         )
-        if next_offset >= wanted:
-            self._context.missed.deleted += next_offset - wanted
+        if next_offset >= wanted_offset:
+            self._context.missed.deleted += next_offset - wanted_offset
             owned.process_queue.advance(next_offset)
             return
         # The broker will give the offsets beyond its end to other messages: ours must not be committed.

@@ -61,11 +61,11 @@ class StartOffsets:
             self._offsets.update(queue, starts[queue])
 
         failed = await self._check_topics(queues)
-        known = await self._offsets.read(
+        committed = await self._offsets.read(
             [queue for queue in queues if _place(queue) not in failed or self.incarnation_of(queue)]
         )
-        starts |= {queue: offset for queue, offset in known.items() if offset is not None}
-        new = [queue for queue, offset in known.items() if offset is None and _place(queue) not in failed]
+        starts |= {queue: offset for queue, offset in committed.items() if offset is not None}
+        new = [queue for queue, offset in committed.items() if offset is None and _place(queue) not in failed]
         await run_together([partial(find_new, queue) for queue in new])
         return starts
 
@@ -78,42 +78,44 @@ class StartOffsets:
         looks: dict[_Place, TopicAnswer] = {}
         one_of = {_place(queue): queue for queue in queues}
 
-        async def look(place: _Place, queue: MessageQueue) -> None:
+        async def look(topic_at: _Place, queue: MessageQueue) -> None:
             try:
-                looks[place] = await self._ask.query_topic(queue)
+                looks[topic_at] = await self._ask.query_topic(queue)
             except RlabError as error:
-                logger.warning("%s: no answer about topic %s on broker %s: %s", self._client_id, *place, error)
+                logger.warning("%s: no answer about topic %s on broker %s: %s", self._client_id, *topic_at, error)
 
-        await run_together([partial(look, place, queue) for place, queue in one_of.items()])
+        await run_together([partial(look, topic_at, queue) for topic_at, queue in one_of.items()])
         for (_, broker), answer in looks.items():
             if answer.clock_ms is not None:
                 self._clocks[broker] = answer.clock_ms
-        for place, answer in sorted(looks.items()):
-            self._record_incarnation(place, answer.incarnation, [queue for queue in queues if _place(queue) == place])
+        for topic_at, answer in sorted(looks.items()):
+            self._record_incarnation(
+                topic_at, answer.incarnation, [queue for queue in queues if _place(queue) == topic_at]
+            )
         return one_of.keys() - looks.keys()
 
     def _record_incarnation(
-        self, place: _Place, incarnation: TopicIncarnation | None, queues: list[MessageQueue]
+        self, topic_at: _Place, incarnation: TopicIncarnation | None, queues: list[MessageQueue]
     ) -> None:
-        before, has_offsets = self.incarnation_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
-        who = f"{self._client_id}: group {self._group}: topic {place[0]} on broker {place[1]}"
-        if self._offsets.record(*place, incarnation, self._clocks):
+        old, has_offsets = self.incarnation_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
+        owner_text = f"{self._client_id}: group {self._group}: topic {topic_at[0]} on broker {topic_at[1]}"
+        if self._offsets.record(*topic_at, incarnation, self._clocks):
             logger.warning(
                 "%s is not the topic that was read before: it was deleted and created again, or the broker has a new "
                 "disk (incarnation %s, now %s). The offsets so far mean nothing in it and are dropped",
-                *(who, before, incarnation),
+                *(owner_text, old, incarnation),
             )
-        elif before is None and incarnation is not None and has_offsets:
+        elif old is None and incarnation is not None and has_offsets:
             logger.info(
                 "%s: offsets that were stored without its incarnation count as those of incarnation %s",
-                who,
+                owner_text,
                 incarnation,
             )
 
     def incarnation_of(self, queue: MessageQueue) -> TopicIncarnation | None:
         """The incarnation of the topic to which the stored offset of a queue belongs; None if unknown."""
-        wanted = self._offsets.wanted_topic(queue.topic)
-        return None if wanted is None else wanted.incarnations.get(queue.broker_name)
+        wanted_topic = self._offsets.wanted_topic(queue.topic)
+        return None if wanted_topic is None else wanted_topic.incarnations.get(queue.broker_name)
 
     async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
         options = self._options
@@ -123,6 +125,8 @@ class StartOffsets:
             return await self._ask.at(queue, options.consume_timestamp_ms)
         if now:
             return await self._ask.end(queue)
-        wanted = self._offsets.wanted_topic(queue.topic)
+        wanted_topic = self._offsets.wanted_topic(queue.topic)
         # None if the topic was unsubscribed during the requests: the offset is not used then.
-        return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))
+        return await self._ask.at(
+            queue, 0 if wanted_topic is None else wanted_topic.since(queue.broker_name, self._clocks)
+        )

@@ -34,10 +34,10 @@ class UnleasedQueues(PulledQueues):
     topics_of_others: tuple[str, ...] = ()
 
     def __init__(
-        self, context: MemberContext, store: OffsetStore, wanted: Callable[[tuple[str, ...]], list[MessageQueue]]
+        self, context: MemberContext, store: OffsetStore, wanted_queues: Callable[[tuple[str, ...]], list[MessageQueue]]
     ) -> None:
         super().__init__(context, store)
-        self._wanted = wanted
+        self._wanted = wanted_queues
         self._starts = StartOffsets(context, store)
 
     # --- the target --------------------------------------------------------------------------------------------------
@@ -63,12 +63,12 @@ class UnleasedQueues(PulledQueues):
         """See `QueueOwnership`: begin wanted queues, revoke the others. Cancellation: the next pass goes on."""
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
-        before = len(self.owned)
+        n_before = len(self.owned)
         self._apply(events.TargetFound(self._wanted(topics)), cause)
-        moved = before - len(self.owned)
+        n_moved = n_before - len(self.owned)
         for ask in self._apply(events.LeasesDue(())):
             starts = await self._starts.find(ask.wanted)
-            moved += len(starts)
+            n_moved += len(starts)
             # A topic may have been unsubscribed, or another set of queues assigned, while the offsets were requested.
             still = set(self._wanted(topics)) if starts else set()
             for queue in ask.wanted:
@@ -77,13 +77,13 @@ class UnleasedQueues(PulledQueues):
                         make_process_queue(self._options, starts[queue]),
                         self._starts.incarnation_of(queue),
                     )
-                    begun = OwnedQueue(queue, NO_LEASE, process_queue, cause, incarnation=incarnation)
-                    self._apply(events.QueueGranted(begun, None))
+                    new_queue = OwnedQueue(queue, NO_LEASE, process_queue, cause, incarnation=incarnation)
+                    self._apply(events.QueueGranted(new_queue, None))
                 else:
                     self._apply(events.RequestFailed(queue, definite=True))
         balanced = self._table.balanced
         detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
-        self._emit(EventKind.REBALANCE_END, cause=cause, n=moved, detail=detail)
+        self._emit(EventKind.REBALANCE_END, cause=cause, n=n_moved, detail=detail)
         return balanced
 
     # --- revoking ----------------------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ class UnleasedQueues(PulledQueues):
         self._offsets.end(topic)
 
     def _set_start_offset(self, owned: OwnedQueue) -> None:
-        wanted = self._offsets.wanted_topic(owned.queue.topic)
-        if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.incarnation):
+        wanted_topic = self._offsets.wanted_topic(owned.queue.topic)
+        if wanted_topic is None or not wanted_topic.is_other(owned.queue.broker_name, owned.incarnation):
             super()._set_start_offset(owned)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:

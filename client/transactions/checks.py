@@ -42,12 +42,12 @@ class CheckAnswers:
         self,
         group: str,
         check: Check,
-        known: Callable[[str], TransactionState | None],
+        known_state: Callable[[str], TransactionState | None],
         on_failure: OnFailure | None = None,
     ) -> None:
         self._group = group
         self._code = UserCode(check)
-        self._known = known
+        self._known = known_state
         self._tasks = BackgroundTasks(f"checks of producer group {group}", on_failure)
         self.check = self._tasks.check
         self._threads = DaemonThreads(MAX_RUNNING_CHECKS, f"rlab check {group}")
@@ -55,9 +55,9 @@ class CheckAnswers:
         self._asked: dict[tuple[Connection, int], None] = {}
         self._ends: TransactionBatcher
 
-    async def start(self, ends: TransactionBatcher) -> None:
+    async def start(self, end_batcher: TransactionBatcher) -> None:
         """Begin to answer. Cancellation: nothing is left running."""
-        self._ends = ends
+        self._ends = end_batcher
         await self._tasks.start()
 
     def start_soon(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -105,8 +105,8 @@ class CheckAnswers:
         except BaseException as error:
             if not is_failure(error, task, cancelling):
                 raise
-            place = (self._group, message.message_id, self._code.name)
-            log_failure(logger, error, "the check of group %s failed on message %s (%s)", *place)
+            log_values = (self._group, message.message_id, self._code.name)
+            log_failure(logger, error, "the check of group %s failed on message %s (%s)", *log_values)
             return TransactionState.UNKNOWN
 
 

@@ -195,10 +195,10 @@ class TransactionProducer(Producer, CheckingProducer):
                     )
                 except RlabError as error:
                     self._picker.record_failure(chosen, error, self._time())
-                    others = queues if transaction.queue is None and transaction.key is None else ()
+                    other_queues = queues if transaction.queue is None and transaction.key is None else ()
                     if not _was_not_stored(error):
                         raise
-                    attempt = await self._next_attempt(attempt, error, chosen, others, deadline)
+                    attempt = await self._next_attempt(attempt, error, chosen, other_queues, deadline)
                     if not attempt:
                         raise
                     now, avoid = self._time(), chosen.broker_name

@@ -133,13 +133,13 @@ def _frame(frame: Command) -> Iterator[tuple[bytes, str]]:
 
 def _record(record: bytes) -> Iterator[tuple[bytes, str]]:
     """The rows of a stored record: its header, then the producer's payload."""
-    values, at = HEADER.unpack_from(record), 0
+    values, position = HEADER.unpack_from(record), 0
     for name, value, code in zip(RECORD_FIELDS, values, HEADER.format.lstrip(">"), strict=True):
         size = {"I": 4, "i": 4, "Q": 8, "H": 2}[code]
-        yield record[at : at + size], f"{name} {value}"
-        at += size
-    yield record[at : at + 1], "payload: msgpack array of 7"
-    payload = cast(list[Any], msgpack.unpackb(record[at:]))
+        yield record[position : position + size], f"{name} {value}"
+        position += size
+    yield record[position : position + 1], "payload: msgpack array of 7"
+    payload = cast(list[Any], msgpack.unpackb(record[position:]))
     for name, value in zip(PAYLOAD_FIELDS, payload, strict=True):
         yield msgpack.packb(value), f"{name} {value!r}"
 

@@ -82,8 +82,8 @@ def history(size: Size, seed: int = 1) -> Iterator[tuple[list[MessageQueue], lis
         if step and step % NEW_QUEUES_EVERY == 0:
             per_broker += 1
         elif step:
-            fewest, most = size.members * 3 // 4, size.members * 5 // 4
-            if len(members) >= most or (len(members) > fewest and rng.random() < 0.5):
+            fewest, max_members = size.members * 3 // 4, size.members * 5 // 4
+            if len(members) >= max_members or (len(members) > fewest and rng.random() < 0.5):
                 members.remove(rng.choice(members))
             else:
                 members.append(_new_member(rng))
@@ -111,12 +111,12 @@ def loads_of(owners: Owners, members: Sequence[str]) -> dict[str, int]:
     return loads
 
 
-def fewest_moves(before: Owners, queues: Sequence[MessageQueue], members: Sequence[str]) -> int:
+def fewest_moves(old_owners: Owners, queues: Sequence[MessageQueue], members: Sequence[str]) -> int:
     """The fewest queues that must move so that loads differ by at most one."""
     floor, extra = divmod(len(queues), len(members))
-    loads = loads_of(before, members).values()
+    loads = loads_of(old_owners, members).values()
     kept = sum(min(load, floor) for load in loads) + min(extra, sum(load > floor for load in loads))
-    return len(before) - kept
+    return len(old_owners) - kept
 
 
 class Figures(NamedTuple):
@@ -130,14 +130,14 @@ class Figures(NamedTuple):
 def measure(strategy: AllocateMessageQueueStrategy, size: Size) -> Figures:
     """Run a strategy through a history."""
     spread = moved = least = 0
-    before: Owners = {}
+    old_owners: Owners = {}
     for queues, members in history(size):
         owners = owners_of(strategy, queues, members)
         loads = loads_of(owners, members).values()
         spread = max(spread, max(loads) - min(loads))
-        moved += sum(owners[queue] != owner for queue, owner in before.items())
-        least += fewest_moves(before, queues, members) if before else 0
-        before = owners
+        moved += sum(owners[queue] != owner for queue, owner in old_owners.items())
+        least += fewest_moves(old_owners, queues, members) if old_owners else 0
+        old_owners = owners
     return Figures(spread, moved, least)
 
 
@@ -152,10 +152,10 @@ def names_table() -> str:
 
 def moves_table() -> str:
     """Spread, and moves in relation to the least, by strategy and size."""
-    found = {strategy.name: [measure(strategy, size) for size in SIZES] for strategy in strategies()}
-    least = [figures.least for figures in found[AllocateMessageQueueBalancedSticky.name]]
+    figures_of = {strategy.name: [measure(strategy, size) for size in SIZES] for strategy in strategies()}
+    least = [figures.least for figures in figures_of[AllocateMessageQueueBalancedSticky.name]]
     rows = [["strategy", *(f"{size.queues} queues, {size.members} members" for size in SIZES)]]
-    for name, of_sizes in found.items():
+    for name, of_sizes in figures_of.items():
         cells = [f"{each.spread}, {each.moved / few:.1f} ×" for each, few in zip(of_sizes, least, strict=True)]
         rows.append([f"`{name}`", *cells])
     rows.append(["the least that an even sharing moves", *(f"{few} queues" for few in least)])

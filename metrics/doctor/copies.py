@@ -25,12 +25,12 @@ _STEPS: Final = ("catching up", "snapshot", "following")
 
 def copies(snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Find the problems of the replicas of each broker that has copies."""
-    for name, (before, now) in sorted(snapshot.sets.items()):
-        yield from _master(name, before, now)
-        yield from _in_sync(name, before, now)
-        yield from _machines(name, now)
-        yield from _register(name, before, now)
-        yield from _lease(name, now)
+    for name, (first, second) in sorted(snapshot.sets.items()):
+        yield from _master(name, first, second)
+        yield from _in_sync(name, first, second)
+        yield from _machines(name, second)
+        yield from _register(name, first, second)
+        yield from _lease(name, second)
 
 
 def another_copy(snapshot: Snapshot, broker: str) -> int:
@@ -42,19 +42,19 @@ def another_copy(snapshot: Snapshot, broker: str) -> int:
     return min((each for each in able if each != now.row.master), default=0)
 
 
-def _master(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
-    if _serves(before) or _serves(now):
+def _master(name: str, first: ReplicaSetInfo, second: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    if _serves(first) or _serves(second):
         return
-    row = now.row
+    row = second.row
     if row.master == NO_MASTER:
         evidence = "no replica is the master, so nothing can be sent or consumed"
     else:
-        [master] = [each for each in now.replicas if each.replica_id == row.master]
+        [master] = [each for each in second.replicas if each.replica_id == row.master]
         evidence = (
             f"replica {row.master} at {master.address} is the master, and "
             f"{f'does not answer: {master.failure}' if master.failure else 'does not serve yet'}"
         )
-    able = [each.replica_id for each in now.replicas if each.in_sync and not each.failure]
+    able = [each.replica_id for each in second.replicas if each.in_sync and not each.failure]
     able = [each for each in able if each != row.master]
     if able:
         evidence += f"; {_numbers(able)} in sync and can take over without loss"
@@ -73,28 +73,33 @@ def _serves(snapshot: ReplicaSetInfo) -> bool:
     return any(each.role == _MASTER and each.replica_id == snapshot.row.master for each in snapshot.replicas)
 
 
-def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
-    row = now.row
-    earlier = {each.replica_id: each for each in before.replicas}
-    returning = [each for each in now.replicas if not each.in_sync and _returns(earlier.get(each.replica_id), each)]
-    n = max(len(before.row.in_sync), len(row.in_sync))
+def _in_sync(name: str, first: ReplicaSetInfo, second: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    row = second.row
+    earlier = {each.replica_id: each for each in first.replicas}
+    returning = [each for each in second.replicas if not each.in_sync and _returns(earlier.get(each.replica_id), each)]
+    n = max(len(first.row.in_sync), len(row.in_sync))
     if n + len(returning) >= row.copies:
         return
     evidence = [f"of {row.copies} copies, {_numbers(row.in_sync)} in sync"]
-    evidence += [_why_not(each) for each in now.replicas if not each.in_sync]
-    if len(now.replicas) < row.copies:
-        evidence.append(f"only {len(now.replicas)} joined the set")
+    evidence += [_why_not(each) for each in second.replicas if not each.in_sync]
+    if len(second.replicas) < row.copies:
+        evidence.append(f"only {len(second.replicas)} joined the set")
     if n < row.min_in_sync:
         evidence.append(f"sends are refused, because min_in_sync is {row.min_in_sync}")
     problem = Problem.ONE_COPY if n == 1 else Problem.COPIES_MISSING
     yield make_diagnosis(problem, f"broker {name}", "; ".join(evidence), broker=name)
 
 
-def _returns(before: ReplicaInfo | None, now: ReplicaInfo) -> bool:
+def _returns(first: ReplicaInfo | None, second: ReplicaInfo) -> bool:
     """Whether a replica that is close behind has come nearer to being in sync."""
-    if before is None or now.failure or now.state not in _STEPS or not 0 <= now.lag_bytes <= REPLICA_MAX_LAG_BYTES:
+    if (
+        first is None
+        or second.failure
+        or second.state not in _STEPS
+        or not 0 <= second.lag_bytes <= REPLICA_MAX_LAG_BYTES
+    ):
         return False
-    return before.state not in _STEPS or _STEPS.index(before.state) < _STEPS.index(now.state)
+    return first.state not in _STEPS or _STEPS.index(first.state) < _STEPS.index(second.state)
 
 
 def _why_not(replica: ReplicaInfo) -> str:
@@ -117,8 +122,8 @@ def _machines(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
         )
 
 
-def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
-    cut_off = sorted(_without_register(before) & _without_register(now))
+def _register(name: str, first: ReplicaSetInfo, second: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    cut_off = sorted(_without_register(first) & _without_register(second))
     if cut_off:
         yield make_diagnosis(
             Problem.REGISTER_AWAY,
@@ -126,10 +131,10 @@ def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterato
             f"the register of the set does not answer replica {', '.join(map(str, cut_off))}",
         )
 
-    for each in now.replicas:
+    for each in second.replicas:
         hosts = {parse_address(address)[0] for address in each.register_at}
         host = parse_address(each.address)[0]
-        if each.role == _MASTER and hosts == {host} and len(now.replicas) > 1:
+        if each.role == _MASTER and hosts == {host} and len(second.replicas) > 1:
             evidence = f"the master, replica {each.replica_id}, and the register of the set are both at {host}"
             yield make_diagnosis(Problem.REGISTER_TOGETHER, f"broker {name}", evidence, broker=name)
 

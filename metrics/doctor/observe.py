@@ -57,7 +57,7 @@ async def observe(
         with anyio.CancelScope(shield=True):
             await cluster.remoting.aclose()
     async with Admin(name_servers, timeout_s=TIMEOUT_S) as admin:
-        before, sets_before = await _groups(admin), await _sets(admin, with_copies)
+        groups_before, sets_before = await _groups(admin), await _sets(admin, with_copies)
         await anyio.sleep(interval_s)
         now, sets_now = await _groups(admin), await _sets(admin, with_copies)
         trace = admin.trace(clock_ms() - minutes * 60_000)
@@ -71,7 +71,7 @@ async def observe(
     return Snapshot(
         name_servers=tuple(servers),
         brokers=tuple(brokers),
-        groups={name: (before[name], now[name]) for name in sorted(before.keys() & now.keys())},
+        groups={name: (groups_before[name], now[name]) for name in sorted(groups_before.keys() & now.keys())},
         interval_s=interval_s,
         events=tuple(sorted(map(clocks.correct, events), key=order_of)),
         minutes=minutes,
@@ -90,7 +90,11 @@ async def _name_servers(cluster: ClusterRequests) -> tuple[list[ObservedNameServ
         if isinstance(answer, Command):
             with_copies |= {str(name) for name, *_ in answer.header.get("sets", ())}
             brokers = [
-                BrokerData(cluster=group, broker_name=name, addresses={int(key): str(at) for key, at in addresses})
+                BrokerData(
+                    cluster=group,
+                    broker_name=name,
+                    addresses={int(key): str(server_address) for key, server_address in addresses},
+                )
                 for group, name, addresses in unpack(answer)
             ]
             observed.append(ObservedNameServer(address=address, brokers=masters_of(brokers)))

@@ -176,13 +176,15 @@ def _views(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    for name, (before, now) in snapshot.groups.items():
-        if now.broadcasting or not now.members or now.switched_off:
+    for name, (first, second) in snapshot.groups.items():
+        if second.broadcasting or not second.members or second.switched_off:
             continue
-        orphans = _orphans(before) & _orphans(now)
+        orphans = _orphans(first) & _orphans(second)
         if orphans:
-            who = sorted({client_id for each in now.queues if each.queue in orphans for client_id in each.targets})
-            reason = f"{', '.join(who)} should own them" if who else "no member's strategy takes them"
+            targets = sorted(
+                {client_id for each in second.queues if each.queue in orphans for client_id in each.targets}
+            )
+            reason = f"{', '.join(targets)} should own them" if targets else "no member's strategy takes them"
             yield make_diagnosis(
                 Problem.QUEUES_WITHOUT_OWNER,
                 f"group {name}",
@@ -197,11 +199,16 @@ def _orphans(info: GroupInfo) -> set[MessageQueue]:
 
 
 def _progress(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    for name, (before, now) in snapshot.groups.items():
-        if now.broadcasting or not now.members or now.switched_off or any(member.suspended for member in now.members):
+    for name, (first, second) in snapshot.groups.items():
+        if (
+            second.broadcasting
+            or not second.members
+            or second.switched_off
+            or any(member.suspended for member in second.members)
+        ):
             continue
-        was = {each.queue: each for each in before.queues}
-        stuck = [each for each in now.queues if each.queue in was and _is_stuck(was[each.queue], each)]
+        was = {each.queue: each for each in first.queues}
+        stuck = [each for each in second.queues if each.queue in was and _is_stuck(was[each.queue], each)]
         for owner in dict.fromkeys(each.owner for each in stuck):
             queues = [each.queue for each in stuck if each.owner == owner]
             yield make_diagnosis(
@@ -209,18 +216,18 @@ def _progress(snapshot: Snapshot) -> Iterator[Diagnosis]:
                 f"group {name}",
                 f"{owner} owns {_some(queues)} with messages, and committed none in {snapshot.interval_s:.0f} s",
             )
-        grown = now.lag - before.lag
+        grown = second.lag - first.lag
         if grown >= LAG_GROWS_BY and not stuck:
             yield make_diagnosis(
                 Problem.LAG_GROWS,
                 f"group {name}",
-                f"its lag grew from {before.lag} to {now.lag} in {snapshot.interval_s:.0f} s",
+                f"its lag grew from {first.lag} to {second.lag} in {snapshot.interval_s:.0f} s",
             )
 
 
-def _is_stuck(before: QueueProgress, now: QueueProgress) -> bool:
-    same_owner = now.owner is not None and now.owner == before.owner
-    return same_owner and bool(before.lag) and bool(now.lag) and before.committed == now.committed
+def _is_stuck(first: QueueProgress, second: QueueProgress) -> bool:
+    same_owner = second.owner is not None and second.owner == first.owner
+    return same_owner and bool(first.lag) and bool(second.lag) and first.committed == second.committed
 
 
 def _settings(snapshot: Snapshot) -> Iterator[Diagnosis]:
@@ -327,8 +334,8 @@ def _restless(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _some(queues: list[MessageQueue]) -> str:
-    shown = ", ".join(map(str, queues[:_SHOWN]))
-    return shown if len(queues) <= _SHOWN else f"{shown} and {len(queues) - _SHOWN} more"
+    shown_queues = ", ".join(map(str, queues[:_SHOWN]))
+    return shown_queues if len(queues) <= _SHOWN else f"{shown_queues} and {len(queues) - _SHOWN} more"
 
 
 _RULES: tuple[Callable[[Snapshot], Iterator[Diagnosis]], ...] = (

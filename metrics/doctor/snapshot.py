@@ -1,4 +1,4 @@
-"""The state of a cluster that the doctor observed: servers once, groups and replica sets twice. Pure.
+"""The state of a cluster as `rlab doctor` observes it: servers once, groups and sets of replicas twice. Pure.
 
 The difference of two observations shows, for example, a lag that grows. A condition that only one of them has may
 disappear by itself.
@@ -43,6 +43,7 @@ class Snapshot:
     """The observed state of a cluster.
 
     Attributes:
+        name_servers, brokers: the servers, each with its state or the error of the request.
         groups: each group, at the first and at the second observation.
         interval_s: time between the two observations, in seconds.
         events: the events of the last minutes, in the order in which they happened, with corrected times.
@@ -50,7 +51,7 @@ class Snapshot:
         minutes: the period of `events`, in minutes.
         absence: the brokers that are no longer registered although they did not unregister.
         missing: the part of the events that could not be read.
-        sets: the replicas of each broker that has copies, at the first and at the second observation.
+        sets: broker name -> its set of replicas, at the first and at the second observation.
     """
 
     name_servers: tuple[ObservedNameServer, ...]

@@ -28,10 +28,10 @@ def compile_filter(text: str) -> Matches:
     Raises:
         FilterIllegal: it is too long, too deeply nested, or not an expression of the language.
     """
-    found = _compiled(text)
-    if isinstance(found, str):
-        raise FilterIllegal(found)
-    return found
+    compiled = _compiled(text)
+    if isinstance(compiled, str):
+        raise FilterIllegal(compiled)
+    return compiled
 
 
 @lru_cache(MAX_COMPILED_FILTERS)

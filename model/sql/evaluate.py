@@ -51,18 +51,18 @@ def compile_function(node: Node) -> Evaluate:
             return lambda properties: properties.get(name)
         case Constant(value):
             return lambda properties: value
-        case Negation(of):
-            return _negation(of)
-        case Not(of):
-            return _not(compile_condition(of))
+        case Negation(operand):
+            return _negation(operand)
+        case Not(operand):
+            return _not(compile_condition(operand))
         case Logic(is_and, parts):
             return _logic(is_and, tuple(map(compile_condition, parts)))
         case Equal():
             return _equal(node)
         case Ordering():
             return _comparison(node)
-        case IsNull(of):
-            inner = compile_function(of)
+        case IsNull(operand):
+            inner = compile_function(operand)
             return lambda properties: inner(properties) is None
         case In():
             return _in(node)
@@ -78,11 +78,11 @@ def compile_condition(node: Node) -> Evaluate:
     return compile_function(node)
 
 
-def _negation(of: Node) -> Evaluate:
-    number = _number_of(Negation(of))
+def _negation(operand: Node) -> Evaluate:
+    number = _number_of(Negation(operand))
     if number is not None:
         return lambda properties: number
-    inner = compile_function(of)
+    inner = compile_function(operand)
 
     def negated(properties: Properties) -> None:
         inner(properties)  # it may be MistypedValue; else it is not a number
@@ -130,11 +130,11 @@ def _equal(node: Equal) -> Evaluate:
     left, right = node.left, node.right
     if isinstance(left, Property) and isinstance(right, Constant) and type(right.value) is str:
         # The usual filter, without a call of its own for each operand.
-        name, wanted = left.name, right.value
+        name, constant = left.name, right.value
 
         def is_text(properties: Properties) -> bool | None:
             value = properties.get(name)
-            return None if value is None else value == wanted
+            return None if value is None else value == constant
 
         return is_text
     first, second = compile_function(left), compile_function(right)

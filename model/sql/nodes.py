@@ -166,10 +166,10 @@ def between(value: Node, low: Node, high: Node) -> Node:
     Raises:
         OperandIllegal: an operand is not a number, or `high` is a number below `low`.
     """
-    made = Logic(True, (Ordering(">=", value, low), Ordering("<=", value, high)))
+    condition = Logic(True, (Ordering(">=", value, low), Ordering("<=", value, high)))
     if isinstance(low, Constant) and isinstance(high, Constant) and _number(high) < _number(low):
         raise OperandIllegal("BETWEEN takes the lower number first")
-    return made
+    return condition
 
 
 def _number(constant: Constant) -> int | float:

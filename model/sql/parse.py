@@ -44,8 +44,8 @@ _HINTS = {
     ";": "a filter is one expression without an end mark",
 }
 _SHOWN_CHARS = 40
-_LARGEST, _SMALLEST = 1.7976931348623157e308, 4.9e-324
-_LAST_OF_INTEGER, _LAST_OF_LONG = 2**31 - 1, 2**63 - 1
+_MAX_DOUBLE, _MIN_DOUBLE = 1.7976931348623157e308, 4.9e-324
+_MAX_INTEGER, _MAX_LONG = 2**31 - 1, 2**63 - 1
 
 
 def parse(text: str) -> Node:
@@ -64,12 +64,14 @@ def parse(text: str) -> Node:
     try:
         tree = _parser().parse(text)
     except UnexpectedToken as error:
-        at = len(text) if error.token.type == "$END" else cast("int", error.token.start_pos)
-        _refuse(text, at, _wanted(error.accepts or error.expected), _hint(text, at))
+        position = len(text) if error.token.type == "$END" else cast("int", error.token.start_pos)
+        _refuse(text, position, _expected_clause(error.accepts or error.expected), _hint(text, position))
     except UnexpectedCharacters as error:
-        at = cast("int", error.pos_in_stream)
-        what = "the quote is never closed" if text[at] == "'" else f"{text[at]!r} is not part of the language"
-        _refuse(text, at, what, _HINTS.get(text[at], ""))
+        position = cast("int", error.pos_in_stream)
+        problem = (
+            "the quote is never closed" if text[position] == "'" else f"{text[position]!r} is not part of the language"
+        )
+        _refuse(text, position, problem, _HINTS.get(text[position], ""))
     return _TreeBuilder(text).build(tree)
 
 
@@ -84,25 +86,29 @@ def _parser() -> Lark:
     return Lark(GRAMMAR, parser="lalr", lexer="basic", lexer_callbacks={"ID": keyword}, propagate_positions=True)
 
 
-def _wanted(expected: Iterable[str]) -> str:
+def _expected_clause(expected: Iterable[str]) -> str:
     words = sorted({WORDS[name] for name in expected if name in WORDS}, key=lambda word: (word.isupper(), word))
     return f"expected {' or '.join((', '.join(words[:-1]), words[-1]) if len(words) > 1 else words)}"
 
 
-def _hint(text: str, at: int) -> str:
-    if text[at:].lower().startswith("like"):
+def _hint(text: str, position: int) -> str:
+    if text[position:].lower().startswith("like"):
         return "LIKE is not in the language: use CONTAINS, STARTSWITH or ENDSWITH"
-    if text[at : at + 1] == "(" and text[:at].rstrip()[-1:].isalnum():
+    if text[position : position + 1] == "(" and text[:position].rstrip()[-1:].isalnum():
         return "the language has no functions"
-    if text[at - 1 : at + 1] in ("==", "!="):
-        return _HINTS[text[at - 1]]
-    return _HINTS.get(text[at : at + 1], "")
+    if text[position - 1 : position + 1] in ("==", "!="):
+        return _HINTS[text[position - 1]]
+    return _HINTS.get(text[position : position + 1], "")
 
 
-def _refuse(text: str, at: int, why: str, hint: str = "") -> NoReturn:
-    place = f"at character {at + 1}, {text[at : at + _SHOWN_CHARS]!r}" if at < len(text) else "at its end"
+def _refuse(text: str, position: int, why: str, hint: str = "") -> NoReturn:
+    where = (
+        f"at character {position + 1}, {text[position : position + _SHOWN_CHARS]!r}"
+        if position < len(text)
+        else "at its end"
+    )
     hint = f" ({hint})" if hint else ""
-    raise FilterIllegal(f"SQL filter {text[:200]!r}: {why}{hint}, {place}. Example: {EXAMPLE}")
+    raise FilterIllegal(f"SQL filter {text[:200]!r}: {why}{hint}, {where}. Example: {EXAMPLE}")
 
 
 class _TreeBuilder:
@@ -115,22 +121,24 @@ class _TreeBuilder:
         built: dict[int, tuple[Node, int]] = {}
         # The depth counts nodes and not levels of the tree: parentheses do not add to it.
         for subtree in tree.iter_subtrees():
-            parts = [built[id(child)] if hasattr(child, "data") else child for child in subtree.children]
+            parts = [
+                built[id(child)] if hasattr(child, "data") else child for child in subtree.children
+            ]  # tokens have no `data`
             nodes = [part for part in parts if type(part) is tuple]
             depth = 1 + max((depth for _, depth in nodes), default=0)
-            at = cast("int", getattr(subtree.meta, "start_pos", 0))
+            position = cast("int", getattr(subtree.meta, "start_pos", 0))
             try:
-                node = self._node(subtree.data, [part[0] if type(part) is tuple else part for part in parts])
+                node = self._make_node(subtree.data, [part[0] if type(part) is tuple else part for part in parts])
             except OperandIllegal as error:
-                _refuse(self._text, at, str(error))
+                _refuse(self._text, position, str(error))
             if any(node is part for part, _ in nodes):
                 depth -= 1  # parentheses, or a list of one
             if depth > MAX_EXPRESSION_DEPTH:
-                _refuse(self._text, at, f"more than {MAX_EXPRESSION_DEPTH} conditions inside each other")
+                _refuse(self._text, position, f"more than {MAX_EXPRESSION_DEPTH} conditions inside each other")
             built[id(subtree)] = node, depth
         return built[id(tree)][0]
 
-    def _node(self, rule: str, parts: list[Any]) -> Node:
+    def _make_node(self, rule: str, parts: list[Any]) -> Node:
         match rule:
             case "constant":
                 return Constant(_value(parts[0]))
@@ -183,14 +191,15 @@ def _value(token: Token) -> bool | int | float | str | None:
             return _unquoted(token)
         case "INTEGER":
             # 19 digits and an L: a longer one is too large, and int() of a very long text is slow.
-            number = int(token.rstrip("lL")) if len(token) <= 20 else _LAST_OF_LONG + 1
-            if number > _LAST_OF_LONG:
-                raise OperandIllegal(f"whole numbers go up to {_LAST_OF_LONG}")
-            return number if number <= _LAST_OF_INTEGER else Long(number)
+            number = int(token.rstrip("lL")) if len(token) <= 20 else _MAX_LONG + 1
+            if number > _MAX_LONG:
+                raise OperandIllegal(f"whole numbers go up to {_MAX_LONG}")
+            return number if number <= _MAX_INTEGER else Long(number)
         case "DECIMAL":
             value = float(token)
-            if not _SMALLEST <= value <= _LARGEST:
-                raise OperandIllegal(f"decimal numbers go from {_SMALLEST} to {_LARGEST}: for zero write 0")
+            # 0.0 is below the smallest number, and refused, as by RocketMQ.
+            if not _MIN_DOUBLE <= value <= _MAX_DOUBLE:
+                raise OperandIllegal(f"decimal numbers go from {_MIN_DOUBLE} to {_MAX_DOUBLE}: for zero write 0")
             return value
         case "NULL":
             return None

@@ -31,14 +31,14 @@ def read_properties(buffer: bytes, start: int, stop: int) -> dict[str, str]:
     tags, keys, properties, _, message_id = fields
     if type(properties) is not dict or not _TEXTS.issuperset(map(type, properties.values())):
         return {}
-    found: dict[str, str] = properties
+    all_properties: dict[str, str] = properties
     if tags and type(tags) is str:
-        found["TAGS"] = tags
+        all_properties["TAGS"] = tags
     if keys and type(keys) is list and _TEXTS.issuperset(map(type, keys)):
-        found["KEYS"] = " ".join(keys)
+        all_properties["KEYS"] = " ".join(keys)
     if type(message_id) is str:
-        found["UNIQ_KEY"] = message_id
-    return found
+        all_properties["UNIQ_KEY"] = message_id
+    return all_properties
 
 
 def _after_body(buffer: bytes, start: int, stop: int) -> int:
@@ -46,15 +46,15 @@ def _after_body(buffer: bytes, start: int, stop: int) -> int:
     if stop - start >= _SHORTEST and buffer[start] == _OF_SEVEN:
         kind = buffer[start + 1]
         if _FIXED_TEXT <= kind <= _LAST_FIXED_TEXT:
-            at = start + 2 + kind - _FIXED_TEXT
+            position = start + 2 + kind - _FIXED_TEXT
         else:
-            at = start + 3 + buffer[start + 2] if kind == _TEXT_8 else stop
-        if at + 5 < stop:
-            kind = buffer[at]
+            position = start + 3 + buffer[start + 2] if kind == _TEXT_8 else stop
+        if position + 5 < stop:
+            kind = buffer[position]
             if kind == _BODY_8:
-                return at + 2 + buffer[at + 1]
+                return position + 2 + buffer[position + 1]
             if kind == _BODY_16:
-                return at + 3 + int.from_bytes(buffer[at + 1 : at + 3], "big")
+                return position + 3 + int.from_bytes(buffer[position + 1 : position + 3], "big")
             if kind == _BODY_32:
-                return at + 5 + int.from_bytes(buffer[at + 1 : at + 5], "big")
+                return position + 5 + int.from_bytes(buffer[position + 1 : position + 5], "big")
     raise ValueError("not a message")

@@ -58,12 +58,12 @@ def read_long(text: str) -> int:
 def read_double(text: str) -> float:
     """Read a number of double precision. Raises MistypedValue."""
     text = text.strip(_BLANK)
-    found = _DOUBLE.fullmatch(text)
-    if found is None:
+    match = _DOUBLE.fullmatch(text)
+    if match is None:
         raise MistypedValue
-    text = text.rstrip("fFdD") if found["hex"] is None else text[: found.end("hex")]
+    text = text.rstrip("fFdD") if match["hex"] is None else text[: match.end("hex")]
     try:
-        return float(text) if found["hex"] is None else float.fromhex(text)
+        return float(text) if match["hex"] is None else float.fromhex(text)
     except OverflowError:
         return float("-inf" if text[0] == "-" else "inf")
 

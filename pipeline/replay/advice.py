@@ -61,9 +61,9 @@ def counts(tried: Sequence[TriedRules], front: Sequence[bool]) -> str:
     return f"{len(tried)} configurations; Pareto front: {len(costs)}, with {len(set(costs))} different costs"
 
 
-def _ranks(one: TriedRules, others: Sequence[TriedRules]) -> int:
+def _ranks(candidate: TriedRules, others: Sequence[TriedRules]) -> int:
     """Count the costs in which other configurations are better: lowest for one that is good in every cost."""
-    return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
+    return sum(a < b for other in others for a, b in zip(other.costs, candidate.costs, strict=True))
 
 
 def advice(best: TriedRules, replayed: TriedRules, sort: str = "all") -> str:
@@ -91,14 +91,18 @@ def describe_rules(tried: TriedRules) -> str:
     )
 
 
-def _differences(one: Costs, other: Costs) -> list[str]:
-    """Return the costs that are lower in `one` than in `other`, as printed."""
-    return [name for name in Costs._fields if getattr(one, name) < getattr(other, name) and _differ(name, one, other)]
+def _differences(costs: Costs, other_costs: Costs) -> list[str]:
+    """Return the costs that are lower in `costs` than in `other_costs`, as printed."""
+    return [
+        name
+        for name in Costs._fields
+        if getattr(costs, name) < getattr(other_costs, name) and _differ(name, costs, other_costs)
+    ]
 
 
-def _differ(name: str, one: Costs, other: Costs) -> bool:
+def _differ(name: str, costs: Costs, other_costs: Costs) -> bool:
     form = _FORMATS[name][1]
-    return form.format(getattr(one, name)) != form.format(getattr(other, name))
+    return form.format(getattr(costs, name)) != form.format(getattr(other_costs, name))
 
 
 def _compared(costs: Costs, than: Costs, names: Sequence[str]) -> str:

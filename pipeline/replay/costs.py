@@ -60,7 +60,7 @@ def compute_all_costs(
     """Compute the costs of several replays; estimating their lags together takes less time than one by one."""
     spans = [_spans_by_queue(outcome) for _, outcome in replayed]
     lags = _lags_p99(recorded, spans, capacity_per_s)
-    found: list[Costs] = []
+    all_costs: list[Costs] = []
     for (handover, outcome), of_queues, lag_p99 in zip(replayed, spans, lags, strict=True):
         totals = replay_figures(recorded, outcome)
         costs = Costs(
@@ -71,8 +71,8 @@ def compute_all_costs(
             lag_p99=lag_p99,
             imbalance=_imbalance(outcome, of_queues),
         )
-        found.append(costs)
-    return found
+        all_costs.append(costs)
+    return all_costs
 
 
 def _spans_by_queue(outcome: ReplayOutcome) -> SpansByQueue:
@@ -87,13 +87,13 @@ def _spans_by_queue(outcome: ReplayOutcome) -> SpansByQueue:
 
 def estimate_capacity(recorded: RecordedGroup) -> float:
     """Return the messages a second that a member can process: the maximum between two commits; at least 1."""
-    window_ms, most = max(1_000.0, recorded.timing.persist_ms), 0
+    window_ms, max_count = max(1_000.0, recorded.timing.persist_ms), 0
     for reports in recorded.dispatched.values():
         windows: dict[int, int] = defaultdict(int)
         for at_ms, n in reports:
             windows[int(at_ms // window_ms)] += n
-        most = max(most, *windows.values())
-    return max(1.0, most / window_ms * 1000)
+        max_count = max(max_count, *windows.values())
+    return max(1.0, max_count / window_ms * 1000)
 
 
 # --- counted ---------------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def _imbalance(outcome: ReplayOutcome, spans: SpansByQueue) -> float:
 class _Arrived:
     """The end of a queue at any time, interpolated linearly between the known points."""
 
-    def __init__(self, known: Sequence[tuple[float, int]]) -> None:
-        self.at_ms = np.array([at_ms for at_ms, _ in known] or [0.0])
-        self.ends = np.array([float(end) for _, end in known] or [0.0])
+    def __init__(self, points: Sequence[tuple[float, int]]) -> None:
+        self.at_ms = np.array([at_ms for at_ms, _ in points] or [0.0])
+        self.ends = np.array([float(end) for _, end in points] or [0.0])
 
     def between(self, since_ms: float, until_ms: float) -> float:
         since, until = np.interp([since_ms, max(since_ms, until_ms)], self.at_ms, self.ends)
@@ -171,8 +171,8 @@ def _lags_p99(recorded: RecordedGroup, replays: Sequence[SpansByQueue], capacity
     together = max(1, MAX_CELLS // (steps * len(recorded.arrivals)))
     edges = np.linspace(0.0, recorded.end_ms, steps + 1)
     arriving: Arriving = {}
-    for queue, known in sorted(recorded.arrivals.items()):
-        arrived = _Arrived(known)
+    for queue, points in sorted(recorded.arrivals.items()):
+        arrived = _Arrived(points)
         arriving[queue] = np.diff(np.interp(edges, arrived.at_ms, arrived.ends))
     step_ms = recorded.end_ms / steps
     lags: list[float] = []
@@ -204,25 +204,25 @@ def _lags_of(arriving: Arriving, replays: Sequence[SpansByQueue], step_ms: float
 
 def waiting_messages(
     arriving: npt.NDArray[np.float64],
-    most: npt.NDArray[np.float64],
+    capacity: npt.NDArray[np.float64],
     owner: npt.NDArray[np.int64],
     members: int,
     room: float,
 ) -> npt.NDArray[np.float64]:
     """Return the messages that wait in each queue (column) after each step (row).
 
-    A queue is served at most `most` messages in a step, and a member at most `room` from all its queues: if they want
-    more, each gets the same part of its wish.
+    In a step a queue is served at most `capacity` messages, and a member at most `room` from all its queues. If its
+    queues have more, each gets the same part.
     """
-    waiting, wanted = np.zeros(arriving.shape[1]), np.empty(arriving.shape[1])
+    waiting, served_now = np.zeros(arriving.shape[1]), np.empty(arriving.shape[1])
     lags = np.empty_like(arriving)
     for step in range(len(arriving)):
         waiting += arriving[step]
-        np.minimum(waiting, most[step], out=wanted)
-        of_member = np.bincount(owner[step], wanted, members)
+        np.minimum(waiting, capacity[step], out=served_now)
+        of_member = np.bincount(owner[step], served_now, members)
         if of_member.max(initial=0.0) > room:
-            wanted *= np.minimum(1.0, room / np.maximum(of_member, 1e-9))[owner[step]]
-        waiting -= wanted
+            served_now *= np.minimum(1.0, room / np.maximum(of_member, 1e-9))[owner[step]]
+        waiting -= served_now
         lags[step] = waiting
     return lags
 

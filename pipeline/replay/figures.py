@@ -51,8 +51,8 @@ def silent_ms(recorded: RecordedGroup, outcome: ReplayOutcome) -> float:
     for span in outcome.spans:
         if span.ended == "silent":
             times = ends[span.queue, span.client]
-            place = bisect_left(times, span.to_ms)
-            total += (times[place] if place < len(times) else recorded.end_ms) - span.to_ms
+            index = bisect_left(times, span.to_ms)
+            total += (times[index] if index < len(times) else recorded.end_ms) - span.to_ms
     return total
 
 
@@ -95,8 +95,8 @@ def _of_queues(outcome: ReplayOutcome) -> Iterator[Event]:
         if span.ended not in ("silent", "open"):
             yield _of_queue(span.to_ms, span.client, EventKind.QUEUE_DROPPED, span.queue, span.client, token)
     for each in outcome.expired:
-        begun = leases[each.queue, each.from_client]
-        token = max((lease for lease in begun if lease[0] <= each.at_ms), default=(0.0, 0))[1]
+        leases_begun = leases[each.queue, each.from_client]
+        token = max((lease for lease in leases_begun if lease[0] <= each.at_ms), default=(0.0, 0))[1]
         node = each.queue.broker_name
         yield _of_queue(each.at_ms, node, EventKind.LOCK_EXPIRED, each.queue, each.from_client, token)
 

@@ -60,7 +60,7 @@ class Grid:
             ConfigError: a value is out of its range, or there are no combinations, or too many.
         """
         values = product(self.strategies, self.intervals_s, self.timeouts_s, self.handovers, self.notify)
-        found = [
+        combinations = [
             Rules(
                 strategy=strategy,
                 interval_ms=interval_s * 1000,
@@ -71,9 +71,9 @@ class Grid:
             )
             for strategy, interval_s, timeout_s, handover, notify in values
         ]
-        if not 0 < len(found) <= MAX_CONFIGURATIONS:
-            raise ConfigError(f"there must be 1 to {MAX_CONFIGURATIONS} configurations, got {len(found)}")
-        return found
+        if not 0 < len(combinations) <= MAX_CONFIGURATIONS:
+            raise ConfigError(f"there must be 1 to {MAX_CONFIGURATIONS} configurations, got {len(combinations)}")
+        return combinations
 
 
 class TriedRules(NamedTuple):
@@ -138,7 +138,7 @@ def find_baseline(
     Events do not name the strategy. Without `strategy`, each built-in strategy and each of `candidates` is replayed,
     and the one that repeats the moves of the trace best is returned.
     """
-    found: list[Baseline] = []
+    baselines: list[Baseline] = []
     for name in dict.fromkeys((*BUILT_IN_STRATEGIES, *candidates)) if strategy is None else (strategy,):
         rules = Rules(
             strategy=name,
@@ -147,8 +147,8 @@ def find_baseline(
             was_timeout_ms=was_timeout_s * 1000,
         )
         wrong = wrong_queues(recorded, replay(recorded, rules))
-        found.append(Baseline(rules, len(recorded.moves), wrong))
-    return min(found, key=lambda baseline: baseline.wrong_queues)
+        baselines.append(Baseline(rules, len(recorded.moves), wrong))
+    return min(baselines, key=lambda baseline: baseline.wrong_queues)
 
 
 def wrong_queues(recorded: RecordedGroup, outcome: ReplayOutcome) -> int:
@@ -190,10 +190,10 @@ class Trials:
             if key not in self._known
         }
         costs = compute_all_costs(self._recorded, list(new.values()), self._capacity_per_s)
-        known = {**self._known, **dict(zip(new, costs, strict=True))}
-        self._known = {key: known[key] for key in keys}
+        all_known = {**self._known, **dict(zip(new, costs, strict=True))}
+        self._known = {key: all_known[key] for key in keys}
         for each, key, outcome in zip(rules, keys, outcomes, strict=True):
-            yield TriedRules(each, known[key], outcome.passes)
+            yield TriedRules(each, all_known[key], outcome.passes)
 
     def _replay(self, rules: Rules) -> ReplayOutcome:
         targets = self._targets.get(rules.strategy)
@@ -261,8 +261,8 @@ def collect_tried(table: DataFrame, rules: Sequence[Rules]) -> list[TriedRules]:
 def pareto_front(costs: Iterable[Costs]) -> list[bool]:
     """Return for each whether it is on the Pareto front: no other is as good in all costs and better in one."""
     every = list(costs)
-    return [not any(_beats(other, one) for other in every) for one in every]
+    return [not any(_beats(other, own_costs) for other in every) for own_costs in every]
 
 
-def _beats(other: Costs, one: Costs) -> bool:
-    return other != one and all(a <= b for a, b in zip(other, one, strict=True))
+def _beats(beater: Costs, costs: Costs) -> bool:
+    return beater != costs and all(a <= b for a, b in zip(beater, costs, strict=True))

@@ -78,9 +78,9 @@ def _draw_points(
         )
         for each, is_on_front in zip(tried, front, strict=True)
     )
-    for (at, (color, marker, notify), is_on_front), count in points.items():
+    for (point, (color, marker, notify), is_on_front), count in points.items():
         axes.plot(
-            *at,
+            *point,
             marker,
             markersize=8 if is_on_front else 5,
             markerfacecolor=color if notify else "white",
@@ -88,7 +88,7 @@ def _draw_points(
             alpha=0.9 if is_on_front else 0.35,
         )
         if count > 1:
-            axes.annotate(f"{count}", at, xytext=(5, 4), textcoords="offset points", fontsize=7, color="#555555")
+            axes.annotate(f"{count}", point, xytext=(5, 4), textcoords="offset points", fontsize=7, color="#555555")
 
 
 def choose_axis(values: Iterable[float]) -> tuple[str, float, float]:
@@ -96,11 +96,11 @@ def choose_axis(values: Iterable[float]) -> tuple[str, float, float]:
 
     A logarithmic axis begins at the smallest value above 0, or below it if there are zeros, to leave space for them.
     """
-    known = sorted(set(values))
-    low, high = known[0], known[-1]
+    distinct = sorted(set(values))
+    low, high = distinct[0], distinct[-1]
     if low == high:
         return "linear", low - 1.0, high + 1.0
-    positive = [value for value in known if value > 0]
+    positive = [value for value in distinct if value > 0]
     if low < 0 or high / positive[0] < WIDE:
         margin = (high - low) * 0.07
         return "linear", low - margin, high + margin

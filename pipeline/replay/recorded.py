@@ -210,10 +210,10 @@ def find_moves(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Mo
     """Yield the grants, in order, to another member than the previous grant of the queue."""
     owners: dict[MessageQueue, str] = {}
     for at_ms, queue, client in grants:
-        before = owners.get(queue, "")
-        if before != client:
+        old_owner = owners.get(queue, "")
+        if old_owner != client:
             owners[queue] = client
-            yield Move(at_ms, queue, before, client)
+            yield Move(at_ms, queue, old_owner, client)
 
 
 def _changes(events: Sequence[TimedEvent], broker: str) -> Iterable[MemberChange]:
@@ -241,14 +241,14 @@ def _returns(events: Sequence[TimedEvent], list_broker: str) -> Iterable[tuple[f
 
 def _leaves(events: Sequence[TimedEvent]) -> Iterable[MemberLeave]:
     last_request: dict[str, float] = {}
-    own: dict[str, float] = {}
+    last_own_event: dict[str, float] = {}
     notified: list[float] = []
     for at_ms, event in events:
-        own[event.node] = at_ms
+        last_own_event[event.node] = at_ms
         if event.kind == EventKind.NOTIFY_SENT:
             notified.append(at_ms)
         elif event.kind == EventKind.MEMBER_LEAVE:
-            missed = bisect_right(notified, own.get(event.client, at_ms))
+            missed = bisect_right(notified, last_own_event.get(event.client, at_ms))
             yield MemberLeave(
                 at_ms=at_ms,
                 broker=event.broker,
@@ -302,10 +302,10 @@ def _arrivals(events: Sequence[TimedEvent]) -> dict[MessageQueue, list[tuple[flo
     arrivals: dict[MessageQueue, list[tuple[float, int]]] = defaultdict(list)
     for at_ms, event in events:
         if event.kind in (EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) and event.n >= 0:
-            known = arrivals[queue_of(event)]
-            if not known:
-                known.append((at_ms, event.offset))  # the lag of a new group is there for the first owner
-            known.append((at_ms, max(event.offset + event.n, known[-1][1])))
+            points = arrivals[queue_of(event)]
+            if not points:
+                points.append((at_ms, event.offset))  # the lag of a new group is there for the first owner
+            points.append((at_ms, max(event.offset + event.n, points[-1][1])))
     return dict(arrivals)
 
 
@@ -321,15 +321,15 @@ def _timeouts_ms(events: Iterable[Event]) -> dict[str, float]:
     found_in = (
         (event.client, _TIMEOUT.search(event.detail)) for event in events if event.kind == EventKind.CLIENT_START
     )
-    return {client: float(found[1]) * 1000 for client, found in found_in if found is not None}
+    return {client: float(match[1]) * 1000 for client, match in found_in if match is not None}
 
 
 def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:
     gaps = [
-        after.begin_ms - before.end_ms
+        next_pass.begin_ms - this_pass.end_ms
         for of_client in passes.values()
-        for before, after in itertools.pairwise(of_client)
-        if before.balanced and after.triggers == {Trigger.TIMER}
+        for this_pass, next_pass in itertools.pairwise(of_client)
+        if this_pass.balanced and next_pass.triggers == {Trigger.TIMER}
     ]
     # Rounding to milliseconds and a busy loop blur the gaps; configured intervals are multiples of 100 ms.
     return round(median(gaps), -2) if gaps else REBALANCE_INTERVAL_S * 1000
@@ -355,7 +355,7 @@ def _timing(
     plans = [each.plan_ms - each.begin_ms for each in every if each.plan_ms is not None]
     locks = [at_ms - each.begin_ms for each in every for at_ms in each.lock_ms.values()]
     lock_ms = _median(locks, 2.0)
-    between = [b - a for at in commits.values() for a, b in itertools.pairwise(at)]
+    between = [b - a for times in commits.values() for a, b in itertools.pairwise(times)]
     return Timing(
         plan_ms=min(_median(plans, 1.0), lock_ms),
         lock_ms=lock_ms,

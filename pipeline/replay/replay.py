@@ -308,8 +308,8 @@ class _Replay:
         if recorded is not None and recorded.plan_ms is not None:
             plan_ms = recorded.plan_ms
         elif recorded is not None and recorded.lock_ms:
-            # It planned right before its first LOCK request: the plan includes notifications until then, and the pass
-            # took this long because it waited for the member list.
+            # The member planned right before its first LOCK request. So the plan includes notifications until then, and
+            # the pass took this long because it waited for the member list.
             plan_ms = min(recorded.lock_ms.values())
         elif recorded is not None:
             plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
@@ -318,16 +318,16 @@ class _Replay:
     def _recorded_pass(self, member: _Member, due: RebalancePass, at_ms: float) -> RecordedPass | None:
         """Find the recorded pass that this pass repeats: same member, same time, a common trigger."""
         passes = member.recorded
-        place = member.next_recorded
-        while place < len(passes) and passes[place].begin_ms < at_ms - SAME_MS:
-            place += 1
-        member.next_recorded = place
+        index = member.next_recorded
+        while index < len(passes) and passes[index].begin_ms < at_ms - SAME_MS:
+            index += 1
+        member.next_recorded = index
         triggers = frozenset(due.triggers)
-        while place < len(passes) and passes[place].begin_ms <= at_ms + SAME_MS:
-            if passes[place].triggers & triggers:
-                member.next_recorded = place + 1
-                return passes[place]
-            place += 1
+        while index < len(passes) and passes[index].begin_ms <= at_ms + SAME_MS:
+            if passes[index].triggers & triggers:
+                member.next_recorded = index + 1
+                return passes[index]
+            index += 1
         return None
 
     def _plan(self, running: _Pass, at_ms: float) -> None:
@@ -359,8 +359,8 @@ class _Replay:
                 not_recorded_ms = end_ms
             # A queue that the member still believes it owns is only confirmed. If the member notices before the request
             # that this lease ended, the next pass requests it.
-            asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
-            self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
+            queues_to_lock = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
+            self._at(lock_ms, partial(self._lock, running, queues_to_lock, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             # Not before the answer of a broker that the recorded pass did not ask, else its leases would have no owner.
             end_ms = max(at_ms, running.recorded.end_ms, not_recorded_ms)
@@ -376,17 +376,17 @@ class _Replay:
 
     def _target(self, client: str, view: int, members: Members, at_ms: float) -> frozenset[MessageQueue]:
         member = self._members[client]
-        known = member.subscribed.get(view)
-        if known is None:
-            own = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
+        subscribed = member.subscribed.get(view)
+        if subscribed is None:
+            own_topics = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
             of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
-            known = member.subscribed[view] = _Subscribed(own, tuple(sorted(of_others)))
-        if known.target is not None:
-            return known.target
-        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in known.of_others}
-        target = self._targets.target(client, view, members, known.route, others)
+            subscribed = member.subscribed[view] = _Subscribed(own_topics, tuple(sorted(of_others)))
+        if subscribed.target is not None:
+            return subscribed.target
+        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in subscribed.of_others}
+        target = self._targets.target(client, view, members, subscribed.route, others)
         if not others:
-            known.target = target
+            subscribed.target = target
         return target
 
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
@@ -398,8 +398,8 @@ class _Replay:
                 member.reacquire[queue] = None
                 continue
             served = self._recorded.routes.at(queue.topic, at_ms)
-            place = bisect_left(served, queue)
-            if place == len(served) or served[place] != queue:
+            index = bisect_left(served, queue)
+            if index == len(served) or served[index] != queue:
                 continue  # the topic has fewer queues now, which the member does not know yet
             lease = self._leases.setdefault(queue, _Lease())
             if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:

@@ -42,9 +42,9 @@ class Routes:
 
     def at(self, topic: str, at_ms: float) -> Queues:
         """Return the queues of a topic on all brokers at a time; empty if the topic does not exist yet."""
-        known = self.of_topic.get(topic, [])
-        place = bisect_right(known, at_ms, key=lambda state: state[0])
-        return known[place - 1][1] if place else ()
+        states = self.of_topic.get(topic, [])
+        index = bisect_right(states, at_ms, key=lambda state: state[0])
+        return states[index - 1][1] if index else ()
 
 
 def read_routes(timed: Sequence[tuple[float, Event]]) -> Routes:
@@ -87,11 +87,11 @@ def _queues(topic: str, counts: Mapping[str, int]) -> Queues:
 
 
 def _state_with(states: Sequence[tuple[float, Queues]], at_ms: float, n: int) -> Queues:
-    place = bisect_right(states, at_ms, key=lambda state: state[0])
-    for _, queues in reversed(states[:place]):
+    index = bisect_right(states, at_ms, key=lambda state: state[0])
+    for _, queues in reversed(states[:index]):
         if len(queues) == n:
             return queues
-    newest = states[place - 1][1] if place else ()
+    newest = states[index - 1][1] if index else ()
     brokers = sorted({queue.broker_name for queue in newest})
     # A broker that is down has no queues in the client's route.
     for down in range(1, min(len(brokers), _MOST_DOWN + 1)):

@@ -86,7 +86,7 @@ def _is_back(expiry: MemberChange | MemberLeave, changes: Iterable[MemberChange]
 
 def leaves_under(recorded: RecordedGroup, rules: Rules) -> list[tuple[float, MemberLeave]]:
     """Return the leaves under these rules, each with the time at which the member stopped consuming."""
-    found: list[tuple[float, MemberLeave]] = []
+    leaves: list[tuple[float, MemberLeave]] = []
     for leave in recorded.leaves:
         silent_ms, at_ms = leave.at_ms, leave.at_ms
         if leave.reason == "close":
@@ -98,8 +98,8 @@ def leaves_under(recorded: RecordedGroup, rules: Rules) -> list[tuple[float, Mem
             if _is_back(leave, recorded.changes, rules):
                 at_ms = float("inf")
         # Events at exactly that time still count.
-        found.append((silent_ms + STEP_MS / 2, leave._replace(at_ms=at_ms)))
-    return found
+        leaves.append((silent_ms + STEP_MS / 2, leave._replace(at_ms=at_ms)))
+    return leaves
 
 
 def member_views(changes: Iterable[MemberChange]) -> list[Members]:

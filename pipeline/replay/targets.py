@@ -43,13 +43,13 @@ class MemberTargets:
         `view` is `number_of` this member list; `route` has the topics of the member, as it knows them, and `others` the
         topics that only other members subscribe to.
         """
-        known = self._known.setdefault((view, route, tuple(others.items())), {})
-        if client not in known:
+        targets = self._known.setdefault((view, route, tuple(others.items())), {})
+        if client not in targets:
             queues_of = {**others, **dict(route)}
             if self._strategy.name == _BY_ARRAYS and all(_rectangle(queues) for _, queues in route):
-                known.update(self._by_arrays(members, queues_of))
-            if client not in known:
-                known[client] = frozenset(
+                targets.update(self._by_arrays(members, queues_of))
+            if client not in targets:
+                targets[client] = frozenset(
                     allocate_target(
                         self._strategy,
                         self._group,
@@ -60,7 +60,7 @@ class MemberTargets:
                         GroupView(group=self._group, version=view, members=dict(members)),
                     )
                 )
-        return known[client]
+        return targets[client]
 
     def _by_arrays(self, members: Members, queues_of: Mapping[str, Queues]) -> dict[str, frozenset[MessageQueue]]:
         targets: dict[str, list[MessageQueue]] = {client: [] for client in members}

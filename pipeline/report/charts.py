@@ -36,10 +36,10 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
     unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
     parts = []
     for value in ticks(span_ms / unit, round((box.right - box.left) / 65)):
-        at = x(value * unit)
+        tick_x = x(value * unit)
         parts += [
-            line(at, box.top, at, box.bottom, "grid"),
-            text(at, box.bottom + 16, f"{value:g} {name}", anchor="middle"),
+            line(tick_x, box.top, tick_x, box.bottom, "grid"),
+            text(tick_x, box.bottom + 16, f"{value:g} {name}", anchor="middle"),
         ]
     return parts
 
@@ -59,10 +59,10 @@ def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str, width: floa
     x = logarithmic(low, max(high, low * 10), box.left, box.right)
     parts = []
     for power in range(round(math.log10(low)), round(math.log10(max(high, low * 10))) + 1):
-        at = x(10.0**power)
+        tick_x = x(10.0**power)
         parts += [
-            line(at, box.top, at, box.bottom, "grid"),
-            text(at, box.bottom + 16, milliseconds(10.0**power), anchor="middle"),
+            line(tick_x, box.top, tick_x, box.bottom, "grid"),
+            text(tick_x, box.bottom + 16, milliseconds(10.0**power), anchor="middle"),
         ]
     for number, (name, times) in enumerate(groups):
         top = box.top + row * number
@@ -94,18 +94,18 @@ def lines(
     box = Box(90 if width == WIDE else 52, width - RIGHT, TOP + 16, 186.0)
     x, y = linear(0, span_ms, box.left, box.right), linear(0, high * 1.05, box.bottom, box.top)
     parts = [*time_axis(x, span_ms, box), text(0, TOP + 4, unit), *value_axis(y, high, box)]
-    parts += [line(x(at), box.top, x(at), box.bottom, "mark", title) for at, title in marks]
+    parts += [line(x(mark), box.top, x(mark), box.bottom, "mark", title) for mark, title in marks]
     for style, points in series:
-        parts.append(path([(x(at), y(value)) for at, value in points], f"line {style}", steps=steps))
+        parts.append(path([(x(mark), y(value)) for mark, value in points], f"line {style}", steps=steps))
     return chart(width, box.bottom + BOTTOM, parts, f"{' and '.join(name for name, _ in series)} over time")
 
 
 def bars(counted: Sequence[tuple[str, int]], label: str, width: float = WIDE) -> str:
     """Draw a bar for each class, with its name below and its count above."""
-    most = max((n for _, n in counted), default=0) or 1
+    max_count = max((n for _, n in counted), default=0) or 1
     box = Box(20, width - 20, 26, 150) if width == WIDE else Box(0, width, 26, 150)
     each = (box.right - box.left) / max(1, len(counted))
-    y = linear(0, most, box.bottom, box.top)
+    y = linear(0, max_count, box.bottom, box.top)
     parts = [line(box.left, box.bottom, box.right, box.bottom, "axis")]
     for number, (name, n) in enumerate(counted):
         left = box.left + each * number

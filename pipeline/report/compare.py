@@ -30,17 +30,17 @@ TIMES = (
 
 def compare_runs(report: Report, against: Report) -> str:
     """Return a table for each group that both runs have, and the names of groups that only one has."""
-    before = {one.totals.group: one.totals for one in against.groups}
-    now = {one.totals.group: one.totals for one in report.groups}
-    both = [name for name in now if name in before]
+    other_totals = {each_group.totals.group: each_group.totals for each_group in against.groups}
+    now = {each_group.totals.group: each_group.totals for each_group in report.groups}
+    both = [name for name in now if name in other_totals]
     parts = ["<h2>Compared with the other run</h2>"]
     parts.append(
         f'<p class="hint">This run took {milliseconds(report.span_ms)}, the other one {milliseconds(against.span_ms)}: '
         "sums grow with the length of a run.</p>"
     )
     for name in both:
-        parts += [f"<h3>Group {escape(name)}</h3>" if len(both) > 1 else "", _table(before[name], now[name])]
-    for which, names in (("this", now.keys() - before.keys()), ("the other", before.keys() - now.keys())):
+        parts += [f"<h3>Group {escape(name)}</h3>" if len(both) > 1 else "", _table(other_totals[name], now[name])]
+    for which, names in (("this", now.keys() - other_totals.keys()), ("the other", other_totals.keys() - now.keys())):
         if names:
             parts.append(f"<p>Only in {which} run: {escape(', '.join(sorted(names)))}.</p>")
     if not both:
@@ -48,9 +48,9 @@ def compare_runs(report: Report, against: Report) -> str:
     return "".join(parts)
 
 
-def _table(before: Totals, now: Totals) -> str:
-    rows = [_row(label, getattr(before, name), getattr(now, name), is_time=False) for name, label in COUNTS]
-    rows += [_row(label, getattr(before, name), getattr(now, name), is_time=True) for name, label in TIMES]
+def _table(other: Totals, now: Totals) -> str:
+    rows = [_row(label, getattr(other, name), getattr(now, name), is_time=False) for name, label in COUNTS]
+    rows += [_row(label, getattr(other, name), getattr(now, name), is_time=True) for name, label in TIMES]
     heads = "".join(f'<th scope="col" class="n">{head}</th>' for head in ("other run", "this run", "change"))
     return (
         f'<div class="wide compared"><table><thead><tr><th scope="col">figure</th>{heads}</tr></thead>'
@@ -58,8 +58,8 @@ def _table(before: Totals, now: Totals) -> str:
     )
 
 
-def _row(label: str, before: float | None, now: float | None, *, is_time: bool) -> str:
-    cells = [_text(before, is_time=is_time), _text(now, is_time=is_time), format_change(before, now)]
+def _row(label: str, other: float | None, now: float | None, *, is_time: bool) -> str:
+    cells = [_text(other, is_time=is_time), _text(now, is_time=is_time), format_change(other, now)]
     return f"<tr><td>{label}</td>{''.join(_cells(cells))}</tr>"
 
 
@@ -74,12 +74,12 @@ def _text(value: float | None, *, is_time: bool) -> str:
     return milliseconds(value) if is_time else f"{value:,.0f}"
 
 
-def format_change(before: float | None, now: float | None) -> str:
+def format_change(other: float | None, now: float | None) -> str:
     """Return the change in per cent of the other run, or a phrase if its value is zero or missing."""
-    if before is None or now is None:
+    if other is None or now is None:
         return ""
-    if before == now:
+    if other == now:
         return "the same"
-    if not before:
+    if not other:
         return "new"
-    return f"{(now - before) / before:+.0%}"
+    return f"{(now - other) / other:+.0%}"

@@ -22,7 +22,7 @@ from pipeline.arrow_arrays import as_numpy, numbers, scalar, texts
 from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
 from pipeline.report.ownerless import OwnerlessGroup, find_ownerless
 from traces.figures.faults import KINDS as FAULT_KINDS
-from traces.figures.faults import FaultHistory, FaultRow
+from traces.figures.faults import FaultHistory, InjectedFault
 from traces.figures.records import GroupTotals, order_of
 
 MOST_REBALANCES = 40
@@ -99,7 +99,7 @@ class Report:
     groups: list[GroupSection]  # groups that owned queues, the costliest first
     ownerless: list[OwnerlessGroup]  # the other consumer groups, for instance groups that pop, by name
     transactions: Rows  # of producer groups: `traces.figures.transactions.TransactionTotals`
-    faults: list[FaultRow]  # injected faults, with times in milliseconds of the wall clock
+    faults: list[InjectedFault]  # injected faults, with times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
     clocks: tuple[str, ...] = ()  # those that were wrong, and whether their times are corrected
 
@@ -124,7 +124,7 @@ def read_report(tables: Path) -> Report:
     groups = [_group(str(name), read) for name in read["ownership"]["group"].unique().to_pylist()]
     damaged = _where(read["losses"], "kind", EventKind.MESSAGES_DAMAGED.value)
     damage = _rows(_sorted(damaged, "n", descending=True))
-    groups.sort(key=lambda one: (-one.totals.pause_ms, one.totals.group))
+    groups.sort(key=lambda figures: (-figures.totals.pause_ms, figures.totals.group))
     return Report(
         started_ms=started_ms,
         span_ms=float(pc.max(nodes["last_ms"]).as_py()) - started_ms,
@@ -155,14 +155,14 @@ def _note(path: Path) -> str:
 def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> list[OwnerlessGroup]:
     """Return the groups without an ownership; in a report of one group, events of other groups do not count."""
     owners = frozenset(read["ownership"]["group"].unique().to_pylist())
-    wanted = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
-    if not wanted:
+    groups = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
+    if not groups:
         return []
-    own = (event for event in read_events_of_kinds(events, OWNERLESS_KINDS) if event.group in wanted)
-    return find_ownerless(own, owners, started_ms)
+    own_events = (event for event in read_events_of_kinds(events, OWNERLESS_KINDS) if event.group in groups)
+    return find_ownerless(own_events, owners, started_ms)
 
 
-def _faults(events: Path) -> list[FaultRow]:
+def _faults(events: Path) -> list[InjectedFault]:
     """Return the faults of the trace."""
     faults = FaultHistory()
     for event in sorted(read_events_of_kinds(events, FAULT_KINDS), key=order_of):
@@ -186,41 +186,41 @@ def read_table(directory: Path) -> pa.Table:
 
 
 def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
-    own = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
-    owned, rebalances = _with_queue(own["ownership"]), own["rebalances"]
+    tables = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
+    owned, rebalances = _with_queue(tables["ownership"]), tables["rebalances"]
     moved = rebalances.filter(pc.greater(rebalances["moves"], scalar(0)))
     with_members = rebalances.filter(pc.greater_equal(rebalances["members"], scalar(0)))
     ranked = _sorted(moved, "pause_ms", "duplicates", "moves", descending=True)
     queues = _queues(owned)
-    shown = _queues_of_timeline(queues)
-    intervals = _sorted(owned.filter(pc.is_in(owned[_QUEUE], shown[_QUEUE].combine_chunks())), "from_ms")
+    shown_queues = _queues_of_timeline(queues)
+    intervals = _sorted(owned.filter(pc.is_in(owned[_QUEUE], shown_queues[_QUEUE].combine_chunks())), "from_ms")
     pauses = as_numpy(owned["pause_ms"])
-    again = pc.add(owned["redelivered"], owned["possible_duplicates"])
+    twice_counts = pc.add(owned["redelivered"], owned["possible_duplicates"])
     return GroupSection(
-        totals=_totals(own["totals"], moved),
+        totals=_totals(tables["totals"], moved),
         ranking=_rows(ranked, MOST_REBALANCES),
         members=_rows(_thinned(_sorted(with_members, "ended_ms")).select(["ended_ms", "members"])),
         bands=_rows(ranked, MOST_BANDS),
         intervals=_rows(intervals.drop_columns(_QUEUE), MOST_INTERVALS),
         left_out=max(0, len(intervals) - MOST_INTERVALS),
         queues_in_all=len(queues),
-        queues=[queue_name(row) for row in _rows(shown)],
+        queues=[queue_name(row) for row in _rows(shown_queues)],
         balances=_rows(_thinned(_sorted(moved, "balance_ms")).select(["kind", "detail", "trigger", "balance_ms"])),
         pauses=[float(pause) for pause in pauses[pauses > 0]],
         longest=_most(owned, "pause_ms"),
-        twice=_most(_with(owned, "again", again), "again"),
+        twice=_most(_with(owned, "again", twice_counts), "again"),
         bursts=_most(owned, "backlog"),
-        delivery=_delivery(own["delivery"]),
-        fairness=_rows(_thinned(_sorted(own["fairness"], "t_ms"))),
-        missed=_missed(_rows(_sorted(own["losses"], "detail"))),
+        delivery=_delivery(tables["delivery"]),
+        fairness=_rows(_thinned(_sorted(tables["fairness"], "t_ms"))),
+        missed=_missed(_rows(_sorted(tables["losses"], "detail"))),
     )
 
 
 def _missed(moved: Rows) -> dict[str, int]:
-    found: dict[str, int] = {}
+    missed: dict[str, int] = {}
     for row in moved:
-        found[row["detail"]] = found.get(row["detail"], 0) + row["n"]
-    return found
+        missed[row["detail"]] = missed.get(row["detail"], 0) + row["n"]
+    return missed
 
 
 def _damaged(ranges: Rows) -> int:
@@ -340,8 +340,8 @@ def _sorted(table: pa.Table, *columns: str, descending: bool = False) -> pa.Tabl
     return table.take(pc.sort_indices(placed, sort_keys=by))
 
 
-def _rows(table: pa.Table, most: int | None = None) -> Rows:
-    rows: Rows = table.slice(0, most).to_pylist()
+def _rows(table: pa.Table, max_rows: int | None = None) -> Rows:
+    rows: Rows = table.slice(0, max_rows).to_pylist()
     return rows
 
 

@@ -1,6 +1,6 @@
 """The folder of a report: its Parquet tables, and the page from them. Without Spark.
 
-write_short_report([Path("trace.jsonl")], Path("report"))  # report/index.html, report/tables
+write_report_without_spark([Path("trace.jsonl")], Path("report"))  # report/index.html, report/tables
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def write_notes(directory: Path, missing: str, clocks: Sequence[ClockFault]) -> 
             note.unlink(missing_ok=True)
 
 
-def write_short_report(
+def write_report_without_spark(
     traces: Sequence[Path],
     directory: Path,
     *,

@@ -76,27 +76,27 @@ class _Found:
         elif event.kind == EventKind.DEAD_LETTER:
             self.dead_letters += event.n
         else:
-            place = (event.topic, event.broker, event.queue_id, event.client)
-            self.redelivered[place] += event.n
-            self.batches[place] += 1
+            queue_and_client = (event.topic, event.broker, event.queue_id, event.client)
+            self.redelivered[queue_and_client] += event.n
+            self.batches[queue_and_client] += 1
 
 
 def find_ownerless(events: Iterable[Event], owners: frozenset[str], started_ms: float) -> list[OwnerlessGroup]:
     """Return the consumer groups that are not in `owners`, from events of `KINDS` in any order."""
-    found: dict[str, _Found] = {}
+    by_group: dict[str, _Found] = {}
     for event in events:
         if event.group and event.group not in owners:
-            found.setdefault(event.group, _Found()).add(event)
-    return [_made(group, one, started_ms) for group, one in sorted(found.items()) if one.is_consumer]
+            by_group.setdefault(event.group, _Found()).add(event)
+    return [_made(group, figures, started_ms) for group, figures in sorted(by_group.items()) if figures.is_consumer]
 
 
-def _made(group: str, found: _Found, started_ms: float) -> OwnerlessGroup:
+def _made(group: str, figures: _Found, started_ms: float) -> OwnerlessGroup:
     members = GroupMembers()
     counts: list[dict[str, Any]] = []
-    for event in sorted(found.of_members, key=order_of):
-        before = len(members)
+    for event in sorted(figures.of_members, key=order_of):
+        n_before = len(members)
         members.process(event)
-        if len(members) != before:
+        if len(members) != n_before:
             counts.append({"t_ms": event.t_ms - started_ms, "members": len(members)})
     names = ("topic", "broker", "queue_id", "client")
     return OwnerlessGroup(
@@ -104,11 +104,15 @@ def _made(group: str, found: _Found, started_ms: float) -> OwnerlessGroup:
         members_joined=members.joined,
         members_left=members.left,
         members=len(members),
-        redelivered=found.redelivered.total(),
-        dead_letters=found.dead_letters,
+        redelivered=figures.redelivered.total(),
+        dead_letters=figures.dead_letters,
         queues=[
-            {**dict(zip(names, place, strict=True)), "redelivered": n, "batches": found.batches[place]}
-            for place, n in sorted(found.redelivered.items())
+            {
+                **dict(zip(names, queue_and_client, strict=True)),
+                "redelivered": n,
+                "batches": figures.batches[queue_and_client],
+            }
+            for queue_and_client, n in sorted(figures.redelivered.items())
         ],
         members_over_time=counts[-MOST_CHANGES:],
     )

@@ -31,7 +31,7 @@ from pipeline.report.words import (
     sentence_of_rebalance,
     summary,
 )
-from traces.figures.faults import FaultRow, in_words
+from traces.figures.faults import InjectedFault, describe_fault
 
 MOST_GROUPS = 12
 """Maximum number of groups with sections; further groups are only named."""
@@ -44,31 +44,37 @@ _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 def page(report: Report, against: Report | None = None) -> str:
     """Return the whole file; with a report of another run, the figures of both side by side."""
-    shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
-    names = ", ".join([one.totals.group for one in shown] or [one.group for one in report.ownerless])
+    shown_groups, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
+    names = ", ".join(
+        [each_group.totals.group for each_group in shown_groups]
+        or [each_group.group for each_group in report.ownerless]
+    )
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
     missing = f"{plural(report.lost, 'event')} of these nodes are missing, so counts may be too low."
-    lost = f' <span class="warn">{missing}</span>' if report.lost else ""
+    warnings = f' <span class="warn">{missing}</span>' if report.lost else ""
     if report.missing:
-        lost += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
-    lost += "".join(f' <span class="warn">{escape(clock)}</span>' for clock in report.clocks)
+        warnings += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
+    warnings += "".join(f' <span class="warn">{escape(clock)}</span>' for clock in report.clocks)
     parts = [
-        f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'no group'}</h1>",
+        f"<h1>What rebalances cost {'group ' if len(shown_groups) == 1 else ''}{escape(names) or 'no group'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
-        f"{plural(report.events, 'event')} of {plural(report.nodes, 'node')}.{lost}</p>",
+        f"{plural(report.events, 'event')} of {plural(report.nodes, 'node')}.{warnings}</p>",
         _damage(report),
         compare_runs(report, against) if against is not None else "",
-        *(_group(one, number, report.span_ms, titled=len(shown) > 1) for number, one in enumerate(shown)),
+        *(
+            _group(each_group, number, report.span_ms, titled=len(shown_groups) > 1)
+            for number, each_group in enumerate(shown_groups)
+        ),
     ]
-    if not shown and not report.ownerless:
+    if not shown_groups and not report.ownerless:
         parts.append("<p>No member of any group had a queue in this trace.</p>")
     if left:
-        parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
-    parts += [_ownerless(one, report.span_ms) for one in report.ownerless[:MOST_GROUPS]]
+        parts.append(f"<p>Not shown: {escape(', '.join(each_group.totals.group for each_group in left))}.</p>")
+    parts += [_ownerless(each_group, report.span_ms) for each_group in report.ownerless[:MOST_GROUPS]]
     if rest := report.ownerless[MOST_GROUPS:]:
-        parts.append(f"<p>Not shown: {escape(', '.join(one.group for one in rest))}.</p>")
+        parts.append(f"<p>Not shown: {escape(', '.join(each_group.group for each_group in rest))}.</p>")
     parts += [_transactions(report.transactions), _faults(report.faults, report.started_ms), _footer()]
-    drawn = [make_picture(one, report.started_ms, report.span_ms) for one in shown]
+    drawn = [make_picture(each_group, report.started_ms, report.span_ms) for each_group in shown_groups]
     return document(f"Rebalances of {names}", "".join(parts), drawn)
 
 
@@ -104,10 +110,10 @@ def _transactions(rows: Rows) -> str:
     )
 
 
-def _faults(rows: Sequence[FaultRow], started_ms: float) -> str:
+def _faults(rows: Sequence[InjectedFault], started_ms: float) -> str:
     if not rows:
         return ""
-    lines = "".join(f"<li>{escape(in_words(row, started_ms))}</li>" for row in rows[:MOST_FAULTS])
+    lines = "".join(f"<li>{escape(describe_fault(row, started_ms))}</li>" for row in rows[:MOST_FAULTS])
     more = f"<p>And {len(rows) - MOST_FAULTS:,} more.</p>" if len(rows) > MOST_FAULTS else ""
     return f"<h3>Injected faults</h3><ul>{lines}</ul>{more}"
 
@@ -173,7 +179,7 @@ def _perhaps(possible: int) -> str:
 def _ranking(rows: Rows, rebalances: int) -> str:
     if not rows:
         return ""
-    most = max(row["pause_ms"] for row in rows) or 1.0
+    max_pause_ms = max(row["pause_ms"] for row in rows) or 1.0
     heads = (
         "at",
         "what happened",
@@ -196,7 +202,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
             f"{row['moves']:,}",
             f"{row['needed']:,}",
             milliseconds(row["balance_ms"]),
-            _cost(row["pause_ms"], most),
+            _cost(row["pause_ms"], max_pause_ms),
             describe_duplicates(row["duplicates"], row["possible_duplicates"]),
             f"{row['backlog']:,}" if row["backlog"] else "",
         )
@@ -211,7 +217,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
 
 
 def _chips(trigger: str) -> str:
-    return "".join(f'<span class="chip">{escape(one)}</span>' for one in trigger.split("+") if one)
+    return "".join(f'<span class="chip">{escape(each)}</span>' for each in trigger.split("+") if each)
 
 
 def _cost(value_ms: float, most_ms: float) -> str:
@@ -220,15 +226,15 @@ def _cost(value_ms: float, most_ms: float) -> str:
 
 def _pictures(group: GroupSection, number: int) -> str:
     """Return the element in which the script draws the pictures, and a note on the queues that they do not show."""
-    shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those with the longest pauses."
+    hint = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those with the longest pauses."
     if len(group.queues) == group.queues_in_all:
-        shown = "all queues."
+        hint = "all queues."
     if group.left_out:
         last = seconds(float(group.intervals[-1]["to_ms"]))
-        shown += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are not shown."
+        hint += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are not shown."
     return (
         "<h3>Over time</h3>"
-        f'<p class="hint">The pictures show {shown} Their filters are in the address, so that it can be sent.</p>'
+        f'<p class="hint">The pictures show {hint} Their filters are in the address, so that it can be sent.</p>'
         f'<div data-picture="{number}"><noscript>The pictures need JavaScript; the tables do not.</noscript></div>'
     )
 

@@ -24,9 +24,9 @@ def make_picture(group: GroupSection, started_ms: float, span_ms: float) -> dict
     by_cause: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = defaultdict(list)
     for name, rows in _by_queue(group.intervals).items():
         changes += _changes(queues.of(name), rows, clients)
-        for before, row in zip([None, *rows], rows, strict=False):
+        for old_row, row in zip([None, *rows], rows, strict=False):
             if row["moved"]:
-                by_cause[str(row["cause"])].append((row, before))
+                by_cause[str(row["cause"])].append((row, old_row))
     changes.sort()
     bands = sorted(group.bands, key=lambda row: float(row["began_ms"]))
     return {
@@ -45,7 +45,7 @@ class _Places:
     """Names and their indexes."""
 
     def __init__(self, names: list[str]) -> None:
-        self._places = {name: place for place, name in enumerate(names)}
+        self._places = {name: number for number, name in enumerate(names)}
 
     def of(self, name: str) -> int:
         return self._places.setdefault(name, len(self._places))
@@ -56,10 +56,10 @@ class _Places:
 
 
 def _by_queue(rows: Rows) -> dict[str, Rows]:
-    found: dict[str, Rows] = defaultdict(list)
+    rows_of: dict[str, Rows] = defaultdict(list)
     for row in sorted(rows, key=lambda row: float(row["from_ms"])):
-        found[queue_name(row)].append(row)
-    return found
+        rows_of[queue_name(row)].append(row)
+    return rows_of
 
 
 def _changes(queue: int, rows: Rows, clients: _Places) -> list[tuple[float, int, int, int]]:
@@ -99,14 +99,14 @@ def _rebalance(
         "pause_ms": round(row["pause_ms"], 1),
         "queue_moves": [number for each in of_each for number in each],
     }
-    timed = [(stepped, each) for each, before in moves if (stepped := move_steps(row, each, before))]
+    timed = [(stepped, each) for each, old_row in moves if (stepped := move_steps(row, each, old_row))]
     if not timed:
         return document
     steps, slowest = max(timed, key=lambda pair: sum(elapsed for _, elapsed, _ in pair[0]))
     name = max(steps, key=lambda step: step[1])[0]
     return {
         **document,
-        "steps": [[step, round(elapsed, 1), what] for step, elapsed, what in steps],
+        "steps": [[step, round(elapsed, 1), text] for step, elapsed, text in steps],
         "slow": name,
         "slowest_queue": queue_name(slowest),
         "advice": advice(name, row, slowest),
@@ -122,25 +122,25 @@ def _move(row: dict[str, Any], queues: _Places, clients: _Places) -> tuple[float
 
 
 def move_steps(
-    rebalance: dict[str, Any], row: dict[str, Any], before: dict[str, Any] | None
+    rebalance: dict[str, Any], row: dict[str, Any], old_row: dict[str, Any] | None
 ) -> list[tuple[str, float, str]]:
     """Return the steps of one move: until the old owner ended, until the new one owned the queue, until it pulled.
 
     They add up to the time from the change to the first pull. A first owner has no steps, because it did not wait for
     an old owner.
     """
-    if before is None or row["from_client"] is None:
+    if old_row is None or row["from_client"] is None:
         return []
     began_ms = float(rebalance["began_ms"])
-    ended_ms = min(max(began_ms, float(before["to_ms"])), float(row["from_ms"]))
+    ended_ms = min(max(began_ms, float(old_row["to_ms"])), float(row["from_ms"]))
     pulled = row.get("first_pull_ms")
     steps = [
-        (NOTICED, ended_ms - began_ms, f"until the old owner ended: {before['ended']}"),
+        (NOTICED, ended_ms - began_ms, f"until the old owner ended: {old_row['ended']}"),
         (HANDED_OVER, float(row["from_ms"]) - ended_ms, "until the new owner had the lease"),
     ]
     if pulled is not None:
         steps.append((FIRST_PULL, max(0.0, float(pulled) - float(row["from_ms"])), "until the new owner pulled"))
-    return [(name, max(0.0, elapsed), what) for name, elapsed, what in steps]
+    return [(name, max(0.0, elapsed), text) for name, elapsed, text in steps]
 
 
 def advice(step: str, rebalance: dict[str, Any], row: dict[str, Any]) -> str:

@@ -91,8 +91,8 @@ def windows_of(tables: Path, start_ms: float, span_ms: float, window_ms: float) 
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for group in sorted(read["ownership"]["group"].unique().to_pylist()):
-            own = {name: table.filter(pc.equal(table["group"], scalar(group))) for name, table in read.items()}
-            owned, rebalances, delivery = own["ownership"], own["rebalances"], own["delivery"]
+            of_group = {name: table.filter(pc.equal(table["group"], scalar(group))) for name, table in read.items()}
+            owned, rebalances, delivery = of_group["ownership"], of_group["rebalances"], of_group["delivery"]
             began, moved = place(owned["from_ms"]), as_numpy(owned["moved"])
             with_moves = as_numpy(rebalances["moves"]) > 0
             columns = [
@@ -109,19 +109,19 @@ def windows_of(tables: Path, start_ms: float, span_ms: float, window_ms: float) 
 
 def _sums(places: _Column, values: _Column, count: int, kind: pa.DataType) -> list[float]:
     sums = np.bincount(places, values, minlength=count)
-    found: list[float] = (sums if pa.types.is_floating(kind) else np.rint(sums).astype(np.int64)).tolist()
-    return found
+    numbers: list[float] = (sums if pa.types.is_floating(kind) else np.rint(sums).astype(np.int64)).tolist()
+    return numbers
 
 
 def _delivered(delivery: pa.Table, places: list[int], count: int) -> tuple[list[int], list[Any], list[Any]]:
     """Return the dispatched messages, their mean latency, and the lag at the end of each window."""
-    handed_out, known, waited = [0] * count, [0] * count, [0.0] * count
+    handed_out, known_counts, waited = [0] * count, [0] * count, [0.0] * count
     lags: list[dict[str, int]] = [{} for _ in range(count)]  # topic -> the last lag in the window
     rows = sorted(zip(delivery["t_ms"].to_pylist(), places, delivery.to_pylist(), strict=True), key=lambda row: row[0])
     for _, window, row in rows:
         handed_out[window] += row["handed_out"]
         if row["latency_ms"] is not None:
-            known[window] += row["handed_out"]
+            known_counts[window] += row["handed_out"]
             waited[window] += row["latency_ms"] * row["handed_out"]
         if row["lag"] is not None:
             lags[window][row["topic"]] = row["lag"]
@@ -130,4 +130,4 @@ def _delivered(delivery: pa.Table, places: list[int], count: int) -> tuple[list[
     for changed in lags:
         latest |= changed
         lag.append(sum(latest.values()) if latest else None)
-    return handed_out, [total / n if n else None for total, n in zip(waited, known, strict=True)], lag
+    return handed_out, [total / n if n else None for total, n in zip(waited, known_counts, strict=True)], lag

@@ -72,14 +72,14 @@ def tables_of(runs: Sequence[ReportedRun]) -> dict[str, Rows]:
 
 def values_of(runs: Iterable[ReportedRun], side: str, group: str, figure: str) -> list[float]:
     """Return a figure of a group in each run of one side that has it, in the order of the runs."""
-    found = (
+    values = (
         getattr(section.totals, figure)
         for run in runs
         if run.side == side
         for section in run.report.groups
         if section.totals.group == group
     )
-    return [float(value) for value in found if value is not None]
+    return [float(value) for value in values if value is not None]
 
 
 def groups_of(runs: Iterable[ReportedRun]) -> list[str]:
@@ -113,6 +113,6 @@ def _windows_summary(runs: Iterable[ReportedRun]) -> Iterator[dict[str, Any]]:
                 if row[figure] is not None:
                     key = (run.side, row["group"], row["window"], row["since_ms"], figure)
                     values.setdefault(key, []).append(row[figure])
-    for (side, group, window, since_ms, figure), found in values.items():
-        place: Mapping[str, Any] = {"side": side, "group": group, "window": window, "since_ms": since_ms}
-        yield {**place, "figure": figure, **asdict(mean_interval(found))}
+    for (side, group, window, since_ms, figure), samples in values.items():
+        window_fields: Mapping[str, Any] = {"side": side, "group": group, "window": window, "since_ms": since_ms}
+        yield {**window_fields, "figure": figure, **asdict(mean_interval(samples))}

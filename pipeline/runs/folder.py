@@ -12,14 +12,14 @@ from pathlib import Path
 from model.errors import ConfigError
 from pipeline import arrow_arrays
 from pipeline.report.data import Report
-from pipeline.report.folder import PAGE, TABLES, make_folder, write_short_report
+from pipeline.report.folder import PAGE, TABLES, make_folder, write_report_without_spark
 from pipeline.report.windows import time_of, window_of, windows_of
 from pipeline.runs.figures import OTHER, SCHEMAS, THIS, ReportedRun, tables_of
 from pipeline.runs.page import RUN_FOLDERS, page
 from pipeline.trace.parts import write_whole
 
 MOST_RUNS = 1_000
-"""Their figures are held in memory, and the page has a row for each."""
+"""Maximum number of runs: their figures are held in memory, and the page has a row for each."""
 
 
 def names_of(traces: Sequence[Path]) -> dict[str, list[Path]]:
@@ -66,32 +66,32 @@ def write_runs(
     `runs` has the traces of each run by its name, which becomes the name of a folder; `against` has runs to compare
     them with. `window_s` is the length of the windows of the tables, and the same for all runs; by default the longest
     run has about 30. With a `group`, only that group counts. `write_report` writes the report of a run, by default
-    `write_short_report`. `progress` is called with a text before each run.
+    `write_report_without_spark`. `progress` is called with a text before each run.
 
     Raises:
-        ConfigError: as `write_short_report` and `window_of`.
+        ConfigError: as `write_report_without_spark` and `window_of`.
     """
     make_folder(directory)
 
     def of_run(traces: Sequence[Path], folder: Path) -> Report:
-        return write_short_report(traces, folder, group=group)
+        return write_report_without_spark(traces, folder, group=group)
 
     write = write_report or of_run
     reports: list[tuple[str, str, Path, Report]] = []
-    for side, named in ((THIS, runs), (OTHER, against or {})):
+    for side, run_files in ((THIS, runs), (OTHER, against or {})):
         folder = directory / RUN_FOLDERS[side]
-        for name, traces in named.items():
+        for name, traces in run_files.items():
             progress(f"run {name}")
             reports.append((side, name, folder / name, write(traces, folder / name)))
     window_ms = window_of(max(report.span_ms for *_, report in reports), window_s)
-    found = []
+    reported = []
     for side, name, folder, report in reports:
         windows = windows_of(folder / TABLES, *time_of(folder / TABLES), window_ms)
-        found.append(ReportedRun(side=side, name=name, report=report, windows=windows.to_pylist()))
-    tables = tables_of(found)
+        reported.append(ReportedRun(side=side, name=name, report=report, windows=windows.to_pylist()))
+    tables = tables_of(reported)
     for table, rows in tables.items():
         schema = SCHEMAS[table]
         values = [[row[column] for column in schema.names] for row in rows]
         write_whole(directory / TABLES / table, arrow_arrays.table(values, schema))
-    (directory / PAGE).write_text(page(found, tables, window_ms), encoding="utf-8")
-    return found
+    (directory / PAGE).write_text(page(reported, tables, window_ms), encoding="utf-8")
+    return reported

@@ -44,21 +44,21 @@ def mean_interval(values: Sequence[float]) -> MeanInterval:
     return MeanInterval(n=n, mean=mean, low=mean - half, high=mean + half)
 
 
-def difference(now: Sequence[float], before: Sequence[float]) -> MeanInterval:
-    """Return the difference of two means, `now` minus `before`, with Welch's interval; its `n` is the smaller number.
+def difference(this: Sequence[float], other: Sequence[float]) -> MeanInterval:
+    """Return the difference of two means, `this` minus `other`, with Welch's interval; its `n` is the smaller number.
 
     Welch's interval does not assume that both sets of runs vary equally. Without two values of each there is no
     interval. ValueError: one has no values.
     """
-    mean = mean_interval(now).mean - mean_interval(before).mean
-    n = min(len(now), len(before))
+    mean = mean_interval(this).mean - mean_interval(other).mean
+    n = min(len(this), len(other))
     if n < 2:
         return MeanInterval(n=n, mean=mean, low=None, high=None)
-    parts = [variance(values) / len(values) for values in (now, before)]
+    parts = [variance(values) / len(values) for values in (this, other)]
     if not sum(parts):
         return MeanInterval(n=n, mean=mean, low=mean, high=mean)
     freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(values) - 1) for part, values in zip(parts, (now, before), strict=True)
+        part**2 / (len(values) - 1) for part, values in zip(parts, (this, other), strict=True)
     )
     half = t_quantile(freedom) * math.sqrt(sum(parts))
     return MeanInterval(n=n, mean=mean, low=mean - half, high=mean + half)

@@ -32,15 +32,14 @@ def page(runs: Sequence[ReportedRun], tables: dict[str, Rows], window_ms: float)
     groups = groups_of(runs)
     n = {side: sum(run.side == side for run in runs) for side in (THIS, OTHER)}
     against = f", compared with {plural(n[OTHER], 'other run')}" if n[OTHER] else ""
-    lost = [run.name for run in runs if run.report.lost or run.report.missing or run.report.clocks]
-    noted = (
-        f' <span class="warn">Of these runs events are missing, or clocks were wrong: {escape(", ".join(lost))}.</span>'
-    )
+    incomplete = [run.name for run in runs if run.report.lost or run.report.missing or run.report.clocks]
+    names = escape(", ".join(incomplete))
+    warning = f' <span class="warn">Of these runs events are missing, or clocks were wrong: {names}.</span>'
     parts = [
         f"<h1>What rebalances cost in {plural(n[THIS], 'run')}</h1>",
         f'<p class="soft">{escape(", ".join(groups)) or "No group owned a queue"}{against}. Intervals have the mean '
         "with 95 % confidence, by Student's t distribution, if the runs are independent, for instance runs with "
-        f"different seeds.{noted if lost else ''}</p>",
+        f"different seeds.{warning if incomplete else ''}</p>",
     ]
     for group in groups[:MOST_GROUPS]:
         parts.append(f"<section><h2>Group {escape(group)}</h2>{_figures(runs, group)}")
@@ -63,14 +62,14 @@ def _over_time(rows: Rows, group: str, window_ms: float) -> Iterator[str]:
     for figure, title, unit in _OVER_TIME:
         series: list[tuple[str, list[tuple[float, float]]]] = []
         for side in (THIS, OTHER):
-            own = [row for row in rows if (row["side"], row["group"], row["figure"]) == (side, group, figure)]
-            own.sort(key=lambda row: float(row["window"]))
+            series_rows = [row for row in rows if (row["side"], row["group"], row["figure"]) == (side, group, figure)]
+            series_rows.sort(key=lambda row: float(row["window"]))
             for bound, style in (("mean", side), ("low", f"{side} bound"), ("high", f"{side} bound")):
-                points = [(row["since_ms"], max(0.0, row[bound])) for row in own if row[bound] is not None]
+                points = [(row["since_ms"], max(0.0, row[bound])) for row in series_rows if row[bound] is not None]
                 if points:
                     series.append((style, points))
         if any(value for _, points in series for _, value in points):
-            span_ms = max(at for _, points in series for at, _ in points) + window_ms
+            span_ms = max(since_ms for _, points in series for since_ms, _ in points) + window_ms
             yield f"<h4>{title}</h4>{_drawn(series, span_ms, unit)}"
 
 

@@ -30,12 +30,12 @@ def figure_rows(runs: Sequence[ReportedRun], group: str) -> Iterator[list[str]]:
     """Yield the cells of each figure of a group, below `heads_of` the runs."""
     for names, text in ((COUNTS, _count), (TIMES, _time)):
         for name, label in names:
-            now, before = (values_of(runs, side, group, name) for side in (THIS, OTHER))
-            cells = [label, *_cells(now, text)]
+            this, other = (values_of(runs, side, group, name) for side in (THIS, OTHER))
+            cells = [label, *_cells(this, text)]
             if compares(runs):
-                cells += [*_cells(before, text)[1:], *_change(now, before)]
+                cells += [*_cells(other, text)[1:], *_change(this, other)]
             else:
-                cells.append(f"{text(min(now))} to {text(max(now))}" if now else "-")
+                cells.append(f"{text(min(this))} to {text(max(this))}" if this else "-")
             yield cells
 
 
@@ -60,11 +60,11 @@ def _time(value: float) -> str:
     return milliseconds(value) if value >= 0 else f"-{milliseconds(-value)}"
 
 
-def _change(now: Sequence[float], before: Sequence[float]) -> list[str]:
+def _change(this: Sequence[float], other: Sequence[float]) -> list[str]:
     """Return the change of a mean and its interval, in per cent of the other mean."""
-    if not now or not before:
+    if not this or not other:
         return ["", ""]
-    change, base = difference(now, before), mean_interval(before).mean
+    change, base = difference(this, other), mean_interval(other).mean
     if not base:
         return ["the same" if not change.mean else "new", ""]
     text = f"{change.mean / base:+.0%}"

@@ -51,13 +51,13 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     Raises:
         ConfigError: an option is unknown, missing or malformed; the text names it.
     """
-    given = GivenOptions(options, SINK_OPTIONS, "sink", _OF_SPARK, _COLUMNS)
+    sink_options = GivenOptions(options, SINK_OPTIONS, "sink", _OF_SPARK, _COLUMNS)
     return SinkOptions(
-        name_servers=given.name_servers(),
-        topic=given.parsed("topic", check_topic, "") or None,
-        delivery=DeliveryGuarantee(given.one_of("delivery", *(one.value for one in DeliveryGuarantee))),
-        partitioning=Partitioning(given.one_of("partitioner", *(one.value for one in Partitioning))),
-        send_timeout_s=given.number("sendTimeoutMs", 10_000, 1, 3_600_000) / 1000,
-        send_retries=given.number("sendRetries", 5, 0, 100),
-        access=access_files(given),
+        name_servers=sink_options.name_servers(),
+        topic=sink_options.parsed("topic", check_topic, "") or None,
+        delivery=DeliveryGuarantee(sink_options.one_of("delivery", *(each.value for each in DeliveryGuarantee))),
+        partitioning=Partitioning(sink_options.one_of("partitioner", *(each.value for each in Partitioning))),
+        send_timeout_s=sink_options.number("sendTimeoutMs", 10_000, 1, 3_600_000) / 1000,
+        send_retries=sink_options.number("sendRetries", 5, 0, 100),
+        access=access_files(sink_options),
     )

@@ -85,17 +85,18 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
     for field in schema:
         if is_of_table and field.name in _SET_BY_BROKERS:
             continue
-        wanted = _TYPES.get(field.name)
-        if wanted is None:
+        types_allowed = _TYPES.get(field.name)
+        if types_allowed is None:
             raise ConfigError(
                 f"the rlab sink has no column {field.name!r}: "
                 + column_hint(field.name, _TYPES, f"select the columns to send, of {', '.join(_TYPES)}")
             )
         # Not `in`, because `encode` checks whether a map has null values.
         if not any(
-            type(field.dataType) is type(one) and field.dataType.simpleString() == one.simpleString() for one in wanted
+            type(field.dataType) is type(allowed) and field.dataType.simpleString() == allowed.simpleString()
+            for allowed in types_allowed
         ):
-            types = " or ".join(one.simpleString() for one in wanted)
+            types = " or ".join(allowed.simpleString() for allowed in types_allowed)
             raise ConfigError(
                 f"column {field.name!r} is {field.dataType.simpleString()}, and the rlab sink needs {types}: cast it"
             )
@@ -288,9 +289,9 @@ def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int] | Non
         waits = [
             wait if time is None else max(0, time // 1000 - now_ms) for wait, time in zip(waits, times, strict=True)
         ]
-    least, most = min(waits, default=0), max(waits, default=0)
-    if least < 0 or most > MAX_DELAY_MS:
-        wrong = least if least < 0 else most
+    min_delay, max_delay = min(waits, default=0), max(waits, default=0)
+    if min_delay < 0 or max_delay > MAX_DELAY_MS:
+        wrong = min_delay if min_delay < 0 else max_delay
         raise MessageIllegal(f"a row has a delay of {wrong} ms; it may be 0 to {MAX_DELAY_MS}, 40 days")
     return waits
 

@@ -51,12 +51,12 @@ class Targets:
         self._numbers: dict[str, list[MessageQueue]] = {
             name: [queue for queue in queues if queue.broker_name == name] for name in self._brokers
         }
-        missing = [name for name, found in self._numbers.items() if not found]
+        missing = [name for name, numbers in self._numbers.items() if not numbers]
         if missing or not self.queues:
-            of = f" on broker {missing[0]!r}, where rows of this batch have to go" if missing else ""
+            broker_text = f" on broker {missing[0]!r}, where rows of this batch have to go" if missing else ""
             raise TopicNotExist(
-                f"topic {topic!r} has no queue that can be written{of}: create it with 'rlab topic create', or wait "
-                "until its broker is back"
+                f"topic {topic!r} has no queue that can be written{broker_text}: create it with 'rlab topic create', "
+                "or wait until its broker is back"
             )
 
     def pick(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
@@ -71,9 +71,9 @@ class Targets:
         if not self._is_fixed:
             turn = crc32(key.encode("utf-8", "surrogatepass")) if by_key else self._next_turn()
             return self.queues[turn % len(self.queues)]
-        hashed, own = self._on_broker(key, body)
+        hashed, own_queues = self._on_broker(key, body)
         turn = hashed // len(self._brokers) if by_key else self._next_turn()
-        return own[turn % len(own)]
+        return own_queues[turn % len(own_queues)]
 
     def pick_all(self, keys: Sequence[bytes] | None, bodies: Any, queue_ids: Sequence[int | None] | None) -> Any:
         """Pick the queues of many rows like `pick`; returns their positions in `queues` as an array of numpy.
@@ -94,14 +94,14 @@ class Targets:
         parts = [self._numbers[name] for name in self._brokers] if self._is_fixed else [self.queues]
         if len(parts) > 1 and not is_keyed.all():
             hashes = np.where(is_keyed, hashes, np.fromiter(map(crc32, bodies.to_pylist()), np.int64, n))
-        own = hashes % len(parts)
+        broker_index = hashes % len(parts)
         if self._partitioning is not Partitioning.KEY_HASH:
             is_keyed[:] = False
         # The turn of a row, reduced by its number of queues, because the first turn may exceed 64 bits.
-        turns = np.array([self._turn % len(part) for part in parts])[own] + np.cumsum(~is_keyed) - 1
+        turns = np.array([self._turn % len(part) for part in parts])[broker_index] + np.cumsum(~is_keyed) - 1
         self._turn += int(n - is_keyed.sum())
-        picked = np.where(is_keyed, hashes // len(parts), turns) % np.array([len(part) for part in parts])[own]
-        return np.array([self.queues.index(part[0]) for part in parts])[own] + picked
+        picked = np.where(is_keyed, hashes // len(parts), turns) % np.array([len(part) for part in parts])[broker_index]
+        return np.array([self.queues.index(part[0]) for part in parts])[broker_index] + picked
 
     def _pick_each(self, keys: Sequence[bytes], bodies: Sequence[bytes], queue_ids: Sequence[int | None]) -> Any:
         numbers = {queue: number for number, queue in enumerate(self.queues)}
@@ -117,13 +117,15 @@ class Targets:
         return hashed, self._numbers[self._brokers[hashed % len(self._brokers)]]
 
     def _named(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
-        own = self._on_broker(key, body)[1]
-        there = f"topic {self._topic!r} has 0 to {len(own) - 1} on broker {own[0].broker_name!r}"
+        own_queues = self._on_broker(key, body)[1]
+        queues_text = f"topic {self._topic!r} has 0 to {len(own_queues) - 1} on broker {own_queues[0].broker_name!r}"
         if queue_id is None:
-            raise MessageIllegal(f"column queue_id is null in a row, and partitioner queueId needs a queue: {there}")
-        if not 0 <= queue_id < len(own):
             raise MessageIllegal(
-                f"column queue_id names queue {queue_id} in a row; {there}. Leave the column out, or make it null, "
-                "where the key picks the queue"
+                f"column queue_id is null in a row, and partitioner queueId needs a queue: {queues_text}"
             )
-        return own[queue_id]
+        if not 0 <= queue_id < len(own_queues):
+            raise MessageIllegal(
+                f"column queue_id names queue {queue_id} in a row; {queues_text}. Leave the column out, or make it "
+                "null, where the key picks the queue"
+            )
+        return own_queues[queue_id]

@@ -124,14 +124,14 @@ class SinkTask:
             queues = route.publish_queues() if route is not None else []
             brokers = self._agree(topic, queues) if self._is_repeatable else None
             try:
-                found = Targets(topic, queues, brokers, self._options.partitioning, self._start)
+                targets = Targets(topic, queues, brokers, self._options.partitioning, self._start)
             except TopicNotExist as error:
                 # While a broker restarts, its queues are missing from the route for a short time.
                 failures += 1
                 self._client.wait_before_retry(failures, ConnectFailed(str(error)))
             else:
-                self._targets[topic] = found
-                return found
+                self._targets[topic] = targets
+                return targets
 
     def _refuse_missing(self, topic: str) -> None:
         """Refuse a topic that no broker has, without the wait for a broker that restarts.
@@ -202,22 +202,22 @@ class SinkTask:
 
     def _gather(self, key: MessageQueue | str, data: memoryview, offsets: Any) -> None:
         """Add packed messages, which begin in `data` at these offsets; the last offset is the end."""
-        at, count = 0, len(offsets) - 1
-        while at < count:
+        index, count = 0, len(offsets) - 1
+        while index < count:
             gathered = self._gathered.setdefault(key, _Gathered())
             room = MAX_BATCH_BYTES - gathered.size
-            end = int(np.searchsorted(offsets, offsets[at] + room, "right")) - 1
-            end = min(end, at + MAX_BATCH_MESSAGES - gathered.count, count)
-            if end <= at and gathered.count:
+            end = int(np.searchsorted(offsets, offsets[index] + room, "right")) - 1
+            end = min(end, index + MAX_BATCH_MESSAGES - gathered.count, count)
+            if end <= index and gathered.count:
                 self._send(key)
                 continue
-            end = max(end, at + 1)  # a message that is larger than a batch
-            gathered.parts.append(bytes(data[offsets[at] : offsets[end]]))
-            size = int(offsets[end] - offsets[at])
-            gathered.count += end - at
+            end = max(end, index + 1)  # a message that is larger than a batch
+            gathered.parts.append(bytes(data[offsets[index] : offsets[end]]))
+            size = int(offsets[end] - offsets[index])
+            gathered.count += end - index
             gathered.size += size
             self._size += size
-            at = end
+            index = end
             if self._size > MAX_GATHERED_BYTES:
                 self._send_all()
 

@@ -164,11 +164,11 @@ def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOption
     published: list[str] = []
     with _client(options, max(COMMIT_TIMEOUT_S, options.send_timeout_s)) as client:
         for broker_name, attempts in staged.items():
-            wanted = msgpack.packb([(stage.partition, stage.attempt, n) for stage, n in attempts])
+            chunk_counts = msgpack.packb([(stage.partition, stage.attempt, n) for stage, n in attempts])
             stage = attempts[0][0]
             header = {"query_id": stage.query_id, "batch_id": stage.batch_id, "is_only": is_only}
             try:
-                client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], wanted)
+                client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], chunk_counts)
             except RlabError as error:
                 raise type(error)(_not_published(broker_name, published, error, is_only=is_only)) from error
             published.append(broker_name)
@@ -180,8 +180,10 @@ def _not_published(broker_name: str, published: list[str], error: RlabError, *, 
         text += "; if it received the request, it may have published them, or still do so"
     if published:
         names = ", ".join(map(repr, published))
-        again = "writing all rows again doubles those rows" if is_only else "they skip it when the batch is run again"
-        text += f"; published already by {names}: {again}"
+        retry_text = (
+            "writing all rows again doubles those rows" if is_only else "they skip it when the batch is run again"
+        )
+        text += f"; published already by {names}: {retry_text}"
     return text
 
 

@@ -86,11 +86,15 @@ def check_schema(schema: StructType) -> StructType:
     Raises:
         ConfigError: a column has another name or type; the text names it.
     """
-    known = {field.name: field.dataType for field in SCHEMA}
+    types = {field.name: field.dataType for field in SCHEMA}
     for field in schema:
-        if known.get(field.name) != field.dataType:
-            has, all_known = known.get(field.name), f"known are {', '.join(known)}"
-            why = f"it is {has.simpleString()}" if has is not None else column_hint(field.name, known, all_known)
+        if types.get(field.name) != field.dataType:
+            own_type, all_known = types.get(field.name), f"known are {', '.join(types)}"
+            why = (
+                f"it is {own_type.simpleString()}"
+                if own_type is not None
+                else column_hint(field.name, types, all_known)
+            )
             raise ConfigError(f"the rlab source has no column {field.name} {field.dataType.simpleString()}: {why}")
     return schema
 
@@ -115,7 +119,7 @@ def arrow_batches(
         waiting.append(pulled)
         starts.append(record_starts(pulled.body))
         rows = sum(len(begins) for begins in starts if begins is not None)
-        if rows >= MAX_BATCH_ROWS or sum(len(one.body) for one in waiting) >= MAX_BATCH_BYTES:
+        if rows >= MAX_BATCH_ROWS or sum(len(each.body) for each in waiting) >= MAX_BATCH_BYTES:
             yield from _batch_of(queue, end, waiting, starts, options, arrow_schema)
             waiting, starts = [], []
     yield from _batch_of(queue, end, waiting, starts, options, arrow_schema)
@@ -152,59 +156,59 @@ def _usual_batch(
         return []
     if any(begins is None for begins in starts):
         return None
-    lacks = any(len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True))
+    lacks = any(len(begins) < pulled.end - pulled.start for pulled, begins in zip(pulls, starts, strict=True))
     if lacks and not options.is_filtered:
         return None
-    data, begins = joined_pulls([one.body for one in pulls], starts)
+    data, begins = joined_pulls([pulled.body for pulled in pulls], starts)
     headers = read_headers(data, begins, HEADER_FIELDS)
-    wanted = int(np.searchsorted(headers["offset"].astype(np.int64), end))
-    if not wanted:
+    n_wanted = int(np.searchsorted(headers["offset"].astype(np.int64), end))
+    if not n_wanted:
         return []
-    found = locate_fields(data, begins[:wanted], headers[:wanted])
-    if found is not None and options.tags is not None:
-        found = _with_tags(found, options.tags)
-    if found is None:
+    located = locate_fields(data, begins[:n_wanted], headers[:n_wanted])
+    if located is not None and options.tags is not None:
+        located = _with_tags(located, options.tags)
+    if located is None:
         return None
-    if not len(found.headers):
+    if not len(located.headers):
         return []
-    makers = _makers(queue, found.headers, (), options, optional=False) | _located_makers(found, options)
+    makers = _makers(queue, located.headers, (), options, optional=False) | _located_makers(located, options)
     arrays = [makers[field.name]() for field in schema]
     return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
-def _with_tags(found: LocatedFields, tags: frozenset[str]) -> LocatedFields | None:
+def _with_tags(located: LocatedFields, tags: frozenset[str]) -> LocatedFields | None:
     """Return the messages of these tags; None if a tag is not UTF-8. Brokers compare only the hashes of tags."""
-    of_messages = gather_text(found.data, found.tag, is_nullable=False)
+    of_messages = gather_text(located.data, located.tag, is_nullable=False)
     if of_messages is None:
         return None
     is_wanted = as_numpy(pc.is_in(of_messages, value_set=texts(sorted(tags))))
-    return found if is_wanted.all() else found.only(is_wanted)
+    return located if is_wanted.all() else located.only(is_wanted)
 
 
-def _located_makers(found: LocatedFields, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
+def _located_makers(located: LocatedFields, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
     """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not UTF-8."""
-    n = len(found.headers)
+    n = len(located.headers)
     return {
-        "key": lambda: gather_text(found.keys_data, found.key, is_nullable=True),
-        "tag": lambda: gather_text(found.data, found.tag, is_nullable=True),
-        "body": lambda: gather_field(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
-        "msg_id": lambda: gather_text(found.data, found.message_id, is_nullable=False),
-        "born_ts": lambda: _timestamps(found.born_ms),
-        "properties": lambda: _located_properties(found, options),
+        "key": lambda: gather_text(located.keys_data, located.key, is_nullable=True),
+        "tag": lambda: gather_text(located.data, located.tag, is_nullable=True),
+        "body": lambda: gather_field(located.data, located.body) if options.include_body else pa.nulls(n, pa.binary()),
+        "msg_id": lambda: gather_text(located.data, located.message_id, is_nullable=False),
+        "born_ts": lambda: _timestamps(located.born_ms),
+        "properties": lambda: _located_properties(located, options),
     }
 
 
-def _located_properties(found: LocatedFields, options: SourceOptions) -> pa.Array | None:
+def _located_properties(located: LocatedFields, options: SourceOptions) -> pa.Array | None:
     """Return the maps of the properties; None if a message has a property twice, of which a map has the last."""
-    kind, counts = pa.map_(pa.string(), pa.string()), found.properties.counts
+    kind, counts = pa.map_(pa.string(), pa.string()), located.properties.counts
     if not options.include_properties:
         return pa.nulls(len(counts), kind)
     if not counts.any():
         names = values = texts(())
     else:
         names, values = (
-            gather_text(found.data, field, is_nullable=False)
-            for field in (found.properties.names, found.properties.values)
+            gather_text(located.data, field, is_nullable=False)
+            for field in (located.properties.names, located.properties.values)
         )
     if names is None or values is None:
         return None

@@ -39,11 +39,11 @@ class LocatedProperties(NamedTuple):
     names: tuple[Any, Any]
     values: tuple[Any, Any]
 
-    def only(self, wanted: Any) -> LocatedProperties:
+    def only(self, is_wanted: Any) -> LocatedProperties:
         """Return the properties of the messages for which this array of bools is true."""
-        of_wanted = np.repeat(wanted, self.counts)
+        of_wanted = np.repeat(is_wanted, self.counts)
         names, values = ((starts[of_wanted], lengths[of_wanted]) for starts, lengths in (self.names, self.values))
-        return LocatedProperties(self.counts[wanted], names, values)
+        return LocatedProperties(self.counts[is_wanted], names, values)
 
 
 class LocatedFields(NamedTuple):
@@ -59,13 +59,14 @@ class LocatedFields(NamedTuple):
     born_ms: Any
     properties: LocatedProperties
 
-    def only(self, wanted: Any) -> LocatedFields:
+    def only(self, is_wanted: Any) -> LocatedFields:
         """Return the messages for which this array of bools is true."""
         body, tag, key, message_id = (
-            (starts[wanted], lengths[wanted]) for starts, lengths in (self.body, self.tag, self.key, self.message_id)
+            (starts[is_wanted], lengths[is_wanted])
+            for starts, lengths in (self.body, self.tag, self.key, self.message_id)
         )
-        columns = {"headers": self.headers[wanted], "born_ms": self.born_ms[wanted]}
-        properties = self.properties.only(wanted)
+        columns = {"headers": self.headers[is_wanted], "born_ms": self.born_ms[is_wanted]}
+        properties = self.properties.only(is_wanted)
         return self._replace(**columns, body=body, tag=tag, key=key, message_id=message_id, properties=properties)
 
 
@@ -81,14 +82,14 @@ def record_starts(body: bytes) -> Any:
         if (lengths == first).all():
             return np.arange(0, end, first)
     starts: list[int] = []
-    at = 0
-    while at <= end - HEADER_BYTES:
-        starts.append(at)
-        length = _LENGTH_AT(body, at)[0]
+    position = 0
+    while position <= end - HEADER_BYTES:
+        starts.append(position)
+        length = _LENGTH_AT(body, position)[0]
         if length < HEADER_BYTES:
             return None
-        at += length
-    return np.array(starts) if at == end else None
+        position += length
+    return np.array(starts) if position == end else None
 
 
 def read_headers(data: bytes, starts: Any, kind: Any) -> Any:
@@ -106,98 +107,98 @@ def locate_fields(data: bytes, starts: Any, headers: Any) -> LocatedFields | Non
 
 
 def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> LocatedFields:
-    at = _after(buffer, starts + HEADER_BYTES, _SEVEN)
-    topic = _text(buffer, at)
+    positions = _after(buffer, starts + HEADER_BYTES, _SEVEN)
+    topic = _text(buffer, positions)
     body = _binary(buffer, topic[0] + topic[1])
     tag = _text(buffer, body[0] + body[1])
-    keys_data, key, at = _keys(data, buffer, tag[0] + tag[1])
-    properties, at = _properties(data, buffer, at)
-    at = _after(buffer, at, _UINT64)
-    born_ms = _fixed(buffer, at, _BORN_BYTES).view(">u8").reshape(-1)
-    message_id = _text(buffer, at + _BORN_BYTES)
+    keys_data, key, positions = _keys(data, buffer, tag[0] + tag[1])
+    properties, positions = _properties(data, buffer, positions)
+    positions = _after(buffer, positions, _UINT64)
+    born_ms = _fixed(buffer, positions, _BORN_BYTES).view(">u8").reshape(-1)
+    message_id = _text(buffer, positions + _BORN_BYTES)
     # No length is negative, so this check ensures that all fields are within their records.
     if (message_id[0] + message_id[1] != starts + headers["length"]).any() or (born_ms >> np.uint64(63)).any():
         raise ValueError("a payload does not fill its record")
     return LocatedFields(data, keys_data, headers, body, tag, key, message_id, born_ms.astype(np.int64), properties)
 
 
-def _fixed(buffer: Any, at: Any, width: int) -> Any:
+def _fixed(buffer: Any, positions: Any, width: int) -> Any:
     """Return `width` bytes from each position, a row for each."""
-    if len(at) and int(at.max()) + width > len(buffer):
+    if len(positions) and int(positions.max()) + width > len(buffer):
         raise IndexError(width)
     windows = np.lib.stride_tricks.as_strided(buffer, (max(0, len(buffer) - width + 1), width), (1, 1), writeable=False)
-    return windows[at]
+    return windows[positions]
 
 
-def _after(buffer: Any, at: Any, kind: int) -> Any:
-    if (buffer[at] != kind).any():
+def _after(buffer: Any, positions: Any, kind: int) -> Any:
+    if (buffer[positions] != kind).any():
         raise ValueError("a field is of another kind")
-    return at + 1
+    return positions + 1
 
 
-def _text(buffer: Any, at: Any) -> tuple[Any, Any]:
+def _text(buffer: Any, positions: Any) -> tuple[Any, Any]:
     """Return the positions and lengths of the strings at these positions."""
-    kinds = buffer[at].astype(np.int64)
+    kinds = buffer[positions].astype(np.int64)
     is_long = (kinds >= _STR8) & (kinds <= _STR32)
     if (((kinds & 0xE0) != _FIXSTR) & ~is_long).any():
         raise ValueError("a field is not a string")
     if not is_long.any():
-        return at + 1, kinds & 0x1F
+        return positions + 1, kinds & 0x1F
     widths = np.where(is_long, np.left_shift(1, np.maximum(kinds - _STR8, 0)), 0)
-    return at + 1 + widths, np.where(is_long, _lengths(buffer, at, widths), kinds & 0x1F)
+    return positions + 1 + widths, np.where(is_long, _lengths(buffer, positions, widths), kinds & 0x1F)
 
 
-def _binary(buffer: Any, at: Any) -> tuple[Any, Any]:
+def _binary(buffer: Any, positions: Any) -> tuple[Any, Any]:
     """Return the positions and lengths of the byte strings at these positions."""
-    kinds = buffer[at].astype(np.int64)
+    kinds = buffer[positions].astype(np.int64)
     if ((kinds < _BIN8) | (kinds > _BIN32)).any():
         raise ValueError("a body is not a byte string")
     widths = np.left_shift(1, kinds - _BIN8)
-    return at + 1 + widths, _lengths(buffer, at, widths)
+    return positions + 1 + widths, _lengths(buffer, positions, widths)
 
 
-def _lengths(buffer: Any, at: Any, widths: Any) -> Any:
+def _lengths(buffer: Any, positions: Any, widths: Any) -> Any:
     """Return the numbers of these widths that follow the bytes at these positions."""
-    lengths = np.zeros(len(at), np.int64)
+    lengths = np.zeros(len(positions), np.int64)
     for number in range(int(widths.max(initial=0))):
         more = number < widths
-        lengths[more] = (lengths[more] << 8) | buffer[at[more] + 1 + number]
+        lengths[more] = (lengths[more] << 8) | buffer[positions[more] + 1 + number]
     return lengths
 
 
-def _properties(data: bytes, buffer: Any, at: Any) -> tuple[LocatedProperties, Any]:
+def _properties(data: bytes, buffer: Any, positions: Any) -> tuple[LocatedProperties, Any]:
     """Return the properties of the maps at these positions, at most 15 in each, and the positions after the maps."""
-    kinds = buffer[at]
+    kinds = buffer[positions]
     if ((kinds & 0xF0) != _FIXMAP).any():
         raise ValueError("a message has more properties, or its properties are not a map")
-    counts, at = (kinds & 0x0F).astype(np.int64), at + 1
+    counts, positions = (kinds & 0x0F).astype(np.int64), positions + 1
     firsts = np.cumsum(counts) - counts  # of each message, in the arrays of all properties
-    found = np.zeros((4, int(counts.sum())), np.int64)
+    fields = np.zeros((4, int(counts.sum())), np.int64)
     for number in range(int(counts.max(initial=0))):
         more = number < counts
         for row in (0, 2):
-            field = _text(buffer, at[more])
-            at[more] = field[0] + field[1]
-            found[row : row + 2, firsts[more] + number] = field
-            if int(at.max()) > len(data) or gather_text(data, field, is_nullable=False) is None:
+            field = _text(buffer, positions[more])
+            positions[more] = field[0] + field[1]
+            fields[row : row + 2, firsts[more] + number] = field
+            if int(positions.max()) > len(data) or gather_text(data, field, is_nullable=False) is None:
                 raise ValueError("a property is longer than its pull, or not UTF-8")
-    return LocatedProperties(counts, (found[0], found[1]), (found[2], found[3])), at
+    return LocatedProperties(counts, (fields[0], fields[1]), (fields[2], fields[3])), positions
 
 
-def _keys(data: bytes, buffer: Any, at: Any) -> tuple[bytes, tuple[Any, Any], Any]:
+def _keys(data: bytes, buffer: Any, positions: Any) -> tuple[bytes, tuple[Any, Any], Any]:
     """Return bytes with the keys of each message, separated by spaces, their positions, and the positions after them.
 
     Between two short keys is one byte, the length of the second, which a space replaces in a copy of the bytes.
     """
-    kinds = buffer[at]
+    kinds = buffer[positions]
     if ((kinds & 0xF0) != _FIXARRAY).any():
         raise ValueError("a message has more keys, or its keys are not an array")
-    counts, starts, at = (kinds & 0x0F).astype(np.int64), at + 1, at + 1
-    most = int(counts.max(initial=0))
-    spaced = buffer.copy() if most > 1 else buffer
-    for number in range(most):
+    counts, starts, positions = (kinds & 0x0F).astype(np.int64), positions + 1, positions + 1
+    max_count = int(counts.max(initial=0))
+    spaced = buffer.copy() if max_count > 1 else buffer
+    for number in range(max_count):
         more = number < counts
-        lengths_at = at[more]
+        lengths_at = positions[more]
         field = _text(buffer, lengths_at)
         if not number:
             starts[more] = field[0]
@@ -205,8 +206,8 @@ def _keys(data: bytes, buffer: Any, at: Any) -> tuple[bytes, tuple[Any, Any], An
             raise ValueError("a further key is long")
         else:
             spaced[lengths_at] = _SPACE
-        at[more] = field[0] + field[1]
-    return data if spaced is buffer else spaced.tobytes(), (starts, at - starts), at
+        positions[more] = field[0] + field[1]
+    return data if spaced is buffer else spaced.tobytes(), (starts, positions - starts), positions
 
 
 def gather_field(data: bytes, field: tuple[Any, Any]) -> pa.Array:

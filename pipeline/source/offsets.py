@@ -49,14 +49,14 @@ class Range(NamedTuple):
 
 def to_json(offsets: Mapping[MessageQueue, int], topic_ids: Mapping[tuple[str, str], int] | None = None) -> JsonOffsets:
     """Return the mapping for JSON, sorted by topic, broker name and queue id as text, with the numbers of topics."""
-    found: JsonOffsets = {}
+    by_topic: JsonOffsets = {}
     for queue in sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, str(queue.queue_id))):
-        brokers = found.setdefault(queue.topic, {})
+        brokers = by_topic.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
     for (topic, broker_name), topic_id in (topic_ids or {}).items():
-        if broker_name in found.get(topic, {}):
-            found[topic][broker_name][_TOPIC_ID] = topic_id  # after the queues, in text order
-    return found
+        if broker_name in by_topic.get(topic, {}):
+            by_topic[topic][broker_name][_TOPIC_ID] = topic_id  # after the queues, in text order
+    return by_topic
 
 
 def to_text(offsets: Mapping[MessageQueue, int]) -> str:
@@ -111,7 +111,7 @@ def read_topic_ids(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> T
 
 def recreated_topics(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
     """Return the topics and brokers of topics that were deleted and created again between two offsets of a stream."""
-    return sorted(place for place, topic_id in start.items() if end.get(place, topic_id) != topic_id)
+    return sorted(topic_at for topic_at, topic_id in start.items() if end.get(topic_at, topic_id) != topic_id)
 
 
 def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
@@ -124,7 +124,7 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
     queues: set[MessageQueue] = set()
     for topic, brokers in _items(_document(text, option, example), option, example):
         for broker_name, queue_ids in _items(brokers, f"{option}: {topic!r}", example):
-            if type(queue_ids) is not list or not all(type(one) is int and one >= 0 for one in queue_ids):
+            if type(queue_ids) is not list or not all(type(number) is int and number >= 0 for number in queue_ids):
                 raise ConfigError(f"{option}: {topic!r}, {broker_name!r} must have a list of queue ids: {example}")
             queues.update(MessageQueue(topic, broker_name, queue_id) for queue_id in queue_ids)
     if not queues:
@@ -134,10 +134,10 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
 
 def queues_to_text(queues: Iterable[MessageQueue]) -> str:
     """Return the JSON text for option assign."""
-    found: dict[str, dict[str, list[int]]] = {}
+    by_topic: dict[str, dict[str, list[int]]] = {}
     for queue in sorted(queues):
-        found.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
-    return json.dumps(found)
+        by_topic.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
+    return json.dumps(by_topic)
 
 
 def _document(text: str, option: str, example: str) -> object:
@@ -164,18 +164,18 @@ def limit_ranges(ranges: Iterable[Range], max_rows: int) -> Offsets:
     than that have a lag, one message of each is read.
     """
     ordered = sorted(ranges)
-    lag = {one.queue: one.end - one.start for one in ordered if one.end > one.start}
+    lag = {each.queue: each.end - each.start for each in ordered if each.end > each.start}
     total = sum(lag.values())
     if total <= max_rows:
-        return {one.queue: one.end for one in ordered}
+        return {each.queue: each.end for each in ordered}
     # Each queue gets one message; only the others are distributed.
     spare, rest = max(0, max_rows - len(lag)), max(1, total - len(lag))
     parts = {queue: divmod((size - 1) * spare, rest) for queue, size in lag.items()}
     left_over = spare - sum(part for part, _ in parts.values())
     extra = set(sorted(parts, key=lambda queue: (-parts[queue][1], queue))[:left_over])
     return {
-        one.queue: one.start + (1 + parts[one.queue][0] + (one.queue in extra) if one.queue in lag else 0)
-        for one in ordered
+        each.queue: each.start + (1 + parts[each.queue][0] + (each.queue in extra) if each.queue in lag else 0)
+        for each in ordered
     }
 
 
@@ -185,18 +185,18 @@ def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None
     There are at least `min_partitions` pieces if there are enough messages, and each range is cut in proportion to its
     length; a piece has at most `max_rows` messages. Empty ranges yield no piece.
     """
-    ordered = sorted(one for one in ranges if one.end > one.start)
-    total = sum(one.end - one.start for one in ordered)
+    ordered = sorted(each for each in ranges if each.end > each.start)
+    total = sum(each.end - each.start for each in ordered)
     pieces: list[Range] = []
-    for one in ordered:
-        size = one.end - one.start
+    for each in ordered:
+        size = each.end - each.start
         # Rounded up: rounded down, ten ranges would yield ten pieces if fifteen are wanted.
         count = max(1, -(-size * min_partitions // total))
         if max_rows is not None:
             count = max(count, -(-size // max_rows))
         count = min(count, size)
-        cuts = [one.start + size * number // count for number in range(count + 1)]
-        pieces.extend(Range(one.queue, *cut) for cut in pairwise(cuts))
+        cuts = [each.start + size * number // count for number in range(count + 1)]
+        pieces.extend(Range(each.queue, *cut) for cut in pairwise(cuts))
     return pieces
 
 
@@ -215,17 +215,17 @@ def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]
     return tasks
 
 
-def join_pieces(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
-    """Join neighbouring pieces into at most `most` non-empty tasks with about the same number of messages."""
+def join_pieces(pieces: Sequence[Range], max_pieces: int) -> list[tuple[Range, ...]]:
+    """Join neighbouring pieces into at most `max_pieces` non-empty tasks with about the same number of messages."""
     total = sum(piece.end - piece.start for piece in pieces)
     tasks: dict[int, list[Range]] = {}
-    before = 0
+    size_before = 0
     for piece in pieces:
         size = piece.end - piece.start
         # By the middle of the piece, so that a long piece does not attract short pieces after it to its task.
-        number = min(most - 1, (2 * before + size) * most // (2 * total))
+        number = min(max_pieces - 1, (2 * size_before + size) * max_pieces // (2 * total))
         tasks.setdefault(number, []).append(piece)
-        before += size
+        size_before += size
     return [tuple(task) for task in tasks.values()]
 
 

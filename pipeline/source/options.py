@@ -140,51 +140,51 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
     Raises:
         ConfigError: an option is unknown, missing, malformed, or of the other kind of read; the text names it.
     """
-    given = GivenOptions(options, OPTIONS, "source")
+    source_options = GivenOptions(options, OPTIONS, "source")
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
-        if given.has(name):
+        if source_options.has(name):
             raise ConfigError(f"option {name} is for a {'batch read' if streaming else 'stream'}: leave it out here")
-    selected = [name for name in SELECTIONS if given.has(name)]
+    selected = [name for name in SELECTIONS if source_options.has(name)]
     if len(selected) != 1:
         raise ConfigError(f"give one of {', '.join(SELECTIONS)}; got {' and '.join(selected) or 'none'}")
-    given.flag("useArrow", True)  # no effect: see `RlabDataSource`
+    source_options.flag("useArrow", True)  # no effect: see `RlabDataSource`
     return SourceOptions(
-        name_servers=given.name_servers(),
-        topics=given.parsed("subscribe", _topics, ()),
-        pattern=given.parsed("subscribePattern", re.compile, None),
-        queues=given.parsed("assign", parse_queues, ()),
-        tags=given.parsed("tags", parse_expression, None),
-        sql=given.parsed("filter", _filter, None),
-        start=_start(given, streaming=streaming),
-        end=_end(given),
-        max_rows_per_trigger=given.number_or_none("maxOffsetsPerTrigger", 1),
-        min_rows_per_trigger=given.number_or_none("minOffsetsPerTrigger", 1),
-        max_trigger_delay_s=given.parsed("maxTriggerDelay", parse_duration_s, 15 * 60.0),
-        min_partitions=given.number("minPartitions", 0, 1, 1_000_000),
-        max_partitions=_max_partitions(given),
-        max_rows_per_partition=given.number_or_none("maxRecordsPerPartition", 1),
-        fail_on_data_loss=given.flag("failOnDataLoss", True),
-        include_properties=given.flag("includeProperties", False),
-        include_body=given.flag("includeBody", True),
-        pull_batch=given.number("pullBatchSize", MAX_PULL_BATCH, 1, MAX_PULL_BATCH),
-        pull_timeout_s=given.number("pullTimeoutMs", 3_000, 1, 3_600_000) / 1000,
-        fetch_retries=given.number("fetchRetries", 5, 0, 100),
-        metadata_poll_s=given.number("metadataPollMs", 100, 0, 3_600_000) / 1000,
-        group=given.parsed("groupId", check_group, "SPARK"),
-        filter_pushdown=given.flag("filterPushdown", False),
-        access=access_files(given),
+        name_servers=source_options.name_servers(),
+        topics=source_options.parsed("subscribe", _topics, ()),
+        pattern=source_options.parsed("subscribePattern", re.compile, None),
+        queues=source_options.parsed("assign", parse_queues, ()),
+        tags=source_options.parsed("tags", parse_expression, None),
+        sql=source_options.parsed("filter", _filter, None),
+        start=_start(source_options, streaming=streaming),
+        end=_end(source_options),
+        max_rows_per_trigger=source_options.number_or_none("maxOffsetsPerTrigger", 1),
+        min_rows_per_trigger=source_options.number_or_none("minOffsetsPerTrigger", 1),
+        max_trigger_delay_s=source_options.parsed("maxTriggerDelay", parse_duration_s, 15 * 60.0),
+        min_partitions=source_options.number("minPartitions", 0, 1, 1_000_000),
+        max_partitions=_max_partitions(source_options),
+        max_rows_per_partition=source_options.number_or_none("maxRecordsPerPartition", 1),
+        fail_on_data_loss=source_options.flag("failOnDataLoss", True),
+        include_properties=source_options.flag("includeProperties", False),
+        include_body=source_options.flag("includeBody", True),
+        pull_batch=source_options.number("pullBatchSize", MAX_PULL_BATCH, 1, MAX_PULL_BATCH),
+        pull_timeout_s=source_options.number("pullTimeoutMs", 3_000, 1, 3_600_000) / 1000,
+        fetch_retries=source_options.number("fetchRetries", 5, 0, 100),
+        metadata_poll_s=source_options.number("metadataPollMs", 100, 0, 3_600_000) / 1000,
+        group=source_options.parsed("groupId", check_group, "SPARK"),
+        filter_pushdown=source_options.flag("filterPushdown", False),
+        access=access_files(source_options),
     )
 
 
-def _max_partitions(given: GivenOptions) -> int | None:
-    most = given.number_or_none("maxPartitions", 1)
-    if most is None:
+def _max_partitions(source_options: GivenOptions) -> int | None:
+    max_partitions = source_options.number_or_none("maxPartitions", 1)
+    if max_partitions is None:
         return None
-    if given.has("maxRecordsPerPartition"):
+    if source_options.has("maxRecordsPerPartition"):
         raise ConfigError("option maxPartitions contradicts maxRecordsPerPartition: give one of them")
-    if most < given.number("minPartitions", 0, 1, 1_000_000):
-        raise ConfigError(f"option maxPartitions: {most} is less than minPartitions")
-    return most
+    if max_partitions < source_options.number("minPartitions", 0, 1, 1_000_000):
+        raise ConfigError(f"option maxPartitions: {max_partitions} is less than minPartitions")
+    return max_partitions
 
 
 def parse_duration_s(text: str) -> float:
@@ -194,34 +194,36 @@ def parse_duration_s(text: str) -> float:
         ValueError: it has another form.
     """
     parts = text.strip().lower().removeprefix("interval").strip()
-    found = _PART_OF_DURATION.findall(parts)
-    if not found or _PART_OF_DURATION.sub("", parts) or any(unit not in _UNITS_S for _, unit in found):
+    parts_found = _PART_OF_DURATION.findall(parts)
+    if not parts_found or _PART_OF_DURATION.sub("", parts) or any(unit not in _UNITS_S for _, unit in parts_found):
         raise ValueError(f"{text!r} is not a time: write 500ms, 10s, 15m, 1h or 5 minutes")
-    return sum(float(number) * _UNITS_S[unit] for number, unit in found)
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts_found)
 
 
-def _start(given: GivenOptions, *, streaming: bool) -> Position:
-    strategy = given.one_of("startingOffsetsByTimestampStrategy", "error", "latest")
+def _start(source_options: GivenOptions, *, streaming: bool) -> Position:
+    strategy = source_options.one_of("startingOffsetsByTimestampStrategy", "error", "latest")
     default = LATEST if streaming else EARLIEST
-    position = given.parsed("startingOffsets", lambda text: _position(text, EARLIEST), Position(default=default))
+    position = source_options.parsed(
+        "startingOffsets", lambda text: _position(text, EARLIEST), Position(default=default)
+    )
     if not streaming and (position.default == LATEST or LATEST in position.offsets.values()):
         raise ConfigError("option startingOffsets: a batch read from the latest offset on reads nothing")
-    timestamp_ms = given.number_or_none("startingTimestamp", 0)
+    timestamp_ms = source_options.number_or_none("startingTimestamp", 0)
     if timestamp_ms is not None:
         position = Position(default=default, timestamp_ms=timestamp_ms)
-    timestamps_ms: Offsets = given.parsed("startingOffsetsByTimestamp", _timestamps, {})
-    group = given.parsed("startingGroup", check_group, "")
+    timestamps_ms: Offsets = source_options.parsed("startingOffsetsByTimestamp", _timestamps, {})
+    group = source_options.parsed("startingGroup", check_group, "")
     return replace(position, timestamps_ms=timestamps_ms, or_latest=strategy == "latest", group=group)
 
 
-def _end(given: GivenOptions) -> Position:
-    position = given.parsed("endingOffsets", lambda text: _position(text, LATEST), Position(default=LATEST))
+def _end(source_options: GivenOptions) -> Position:
+    position = source_options.parsed("endingOffsets", lambda text: _position(text, LATEST), Position(default=LATEST))
     if position.default == EARLIEST or EARLIEST in position.offsets.values():
         raise ConfigError("option endingOffsets: a read that ends at the earliest offset reads nothing")
-    timestamp_ms = given.number_or_none("endingTimestamp", 0)
+    timestamp_ms = source_options.number_or_none("endingTimestamp", 0)
     if timestamp_ms is not None:
         position = Position(default=LATEST, timestamp_ms=timestamp_ms)
-    timestamps_ms: Offsets = given.parsed("endingOffsetsByTimestamp", _timestamps, {})
+    timestamps_ms: Offsets = source_options.parsed("endingOffsetsByTimestamp", _timestamps, {})
     return replace(position, timestamps_ms=timestamps_ms, or_latest=True)
 
 

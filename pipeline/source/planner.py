@@ -59,9 +59,9 @@ class Planner:
         Raises:
             RlabError: no name server answers.
         """
-        options, found = self._options, list[str]()
+        options, texts = self._options, list[str]()
         if options.queues:
-            return found
+            return texts
         brokers = [broker for topic in options.topics for broker in self._client.absent(topic)]
         if options.pattern is not None:
             brokers = self._client.absent()
@@ -70,13 +70,13 @@ class Planner:
                 pattern, topic = options.pattern, config.topic
                 if topic in options.topics if pattern is None else _matches(pattern, topic):
                     queues = broker.queues_of(config.topic)
-                    found += [f"{plural(len(queues), 'queue')} of {config.topic} ({broker})"] if queues else []
-        return found
+                    texts += [f"{plural(len(queues), 'queue')} of {config.topic} ({broker})"] if queues else []
+        return texts
 
     def bounds(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> dict[MessageQueue, Bounds]:
         """Return the offsets that each queue holds now; see `begins`."""
-        wanted = list(queues)
-        begins = self.begins(wanted, all_must_exist=all_must_exist)
+        all_queues = list(queues)
+        begins = self.begins(all_queues, all_must_exist=all_must_exist)
         ends = self.ends(begins, all_must_exist=all_must_exist)
         return {queue: Bounds(begins[queue], end) for queue, end in ends.items()}
 
@@ -101,8 +101,8 @@ class Planner:
                 timestamp since which no message was stored.
             RlabError: a broker does not answer.
         """
-        for name, named in ((option, position.offsets), (f"{option}ByTimestamp", position.timestamps_ms)):
-            unknown = sorted(set(named) - set(bounds))
+        for name, by_queue in ((option, position.offsets), (f"{option}ByTimestamp", position.timestamps_ms)):
+            unknown = sorted(set(by_queue) - set(bounds))
             if unknown:
                 raise ConfigError(f"option {name} names {unknown[0]}, which is not among the {len(bounds)} queues read")
         committed = self._committed(position.group, bounds) if position.group else {}
@@ -113,8 +113,8 @@ class Planner:
         left = {queue: ms for queue, ms in timestamps_ms.items() if queue not in committed}
         offsets = committed | self._at_times(left, position, bounds)
         for queue, held in bounds.items():
-            wanted = position.offsets.get(queue, position.default)
-            offsets.setdefault(queue, wanted if wanted >= 0 else held.begin if wanted == EARLIEST else held.end)
+            offset = position.offsets.get(queue, position.default)
+            offsets.setdefault(queue, offset if offset >= 0 else held.begin if offset == EARLIEST else held.end)
         return {queue: offsets[queue] for queue in bounds}
 
     def _at_times(
@@ -146,15 +146,15 @@ class Planner:
         return offsets
 
     def _assigned(self, assigned: tuple[MessageQueue, ...], *, all_must_exist: bool) -> list[MessageQueue]:
-        there: set[MessageQueue] = set()
+        existing: set[MessageQueue] = set()
         for topic in sorted({queue.topic for queue in assigned}):
             route = self._client.route(topic)
             if route is not None:
-                there.update(route.subscribe_queues())
-        missing = [queue for queue in assigned if queue not in there]
+                existing.update(route.subscribe_queues())
+        missing = [queue for queue in assigned if queue not in existing]
         if missing and all_must_exist:
             raise ConfigError(f"option assign names {missing[0]}, which does not exist, or whose broker is down")
-        return [queue for queue in assigned if queue in there]
+        return [queue for queue in assigned if queue in existing]
 
     def _ask(
         self,
@@ -166,9 +166,11 @@ class Planner:
     ) -> Offsets:
         offsets: Offsets = {}
         for broker_name in sorted({queue.broker_name for queue in queues}):
-            own = [queue for queue in queues if queue.broker_name == broker_name]
+            queues_of_broker = [queue for queue in queues if queue.broker_name == broker_name]
             more = extra or {}
-            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in own]
+            headers = [
+                {"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in queues_of_broker
+            ]
             answers: Sequence[Command | None]
             try:
                 answers = self._client.ask_broker(broker_name, code, headers)
@@ -176,7 +178,7 @@ class Planner:
                 if all_must_exist:
                     raise
                 answers = [self._answer_if_it_exists(broker_name, code, header) for header in headers]
-            for queue, answer in zip(own, answers, strict=True):
+            for queue, answer in zip(queues_of_broker, answers, strict=True):
                 if answer is None:
                     continue
                 offsets[queue] = answer.header["offset"]

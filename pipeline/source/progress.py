@@ -72,8 +72,8 @@ class GroupProgress(StreamingQueryListener):
         progress = event.progress
         if self._query_id in (None, str(progress.id)):
             for source in progress.sources:
-                again = topics_recreated(source.startOffset, source.endOffset)
-                self.commit(parse_progress(source.endOffset), again)
+                recreated_topics = topics_recreated(source.startOffset, source.endOffset)
+                self.commit(parse_progress(source.endOffset), recreated_topics)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing."""
@@ -95,7 +95,7 @@ class GroupProgress(StreamingQueryListener):
         `recreated_topics` has topics, each with its broker, that were created again: their old commits are void.
         """
         with self._lock:
-            for queue in [one for one in self.committed if (one.topic, one.broker_name) in recreated]:
+            for queue in [each for each in self.committed if (each.topic, each.broker_name) in recreated]:
                 del self.committed[queue]
             if not self._is_closed:
                 self._commit_changed(offsets)
@@ -108,9 +108,9 @@ class GroupProgress(StreamingQueryListener):
     def _commit_changed(self, offsets: Offsets) -> None:
         changed = {queue: offset for queue, offset in offsets.items() if self.committed.get(queue) != offset}
         for broker_name in sorted({queue.broker_name for queue in changed}):
-            own = sorted(queue for queue in changed if queue.broker_name == broker_name)
-            for first in range(0, len(own), MAX_ROWS_PER_COMMIT):
-                self._commit(broker_name, own[first : first + MAX_ROWS_PER_COMMIT], changed)
+            queues_of_broker = sorted(queue for queue in changed if queue.broker_name == broker_name)
+            for first in range(0, len(queues_of_broker), MAX_ROWS_PER_COMMIT):
+                self._commit(broker_name, queues_of_broker[first : first + MAX_ROWS_PER_COMMIT], changed)
 
     def _commit(self, broker_name: str, queues: Sequence[MessageQueue], offsets: Offsets) -> None:
         rows = [[queue.topic, queue.queue_id, offsets[queue], _NO_TOKEN] for queue in queues]
@@ -203,8 +203,8 @@ def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | N
     batch with a new queue.
     """
     starts, ends = parse_progress(start), parse_progress(end)
-    again = topics_recreated(start, end)
-    starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in again)
+    recreated = topics_recreated(start, end)
+    starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in recreated)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
         return None
     # An end before the start means that the queue was truncated: none of its messages were read.

@@ -76,57 +76,57 @@ def narrow(filters: Sequence[Filter], sql: str | None = None) -> tuple[Narrowing
     The second value has the filters that Spark still has to check. It includes filters on offsets, which cost Spark
     nothing, so this code need not compare exactly as Spark does.
     """
-    found, rest = Narrowing(sql=sql), []
-    for one in filters:
-        if isinstance(one, EqualTo | In) and len(one.attribute) == 1 and one.attribute[0] in _TYPES:
-            column = one.attribute[0]
-            values = one.value if isinstance(one, In) else (one.value,)
+    narrowing, rest = Narrowing(sql=sql), []
+    for each in filters:
+        if isinstance(each, EqualTo | In) and len(each.attribute) == 1 and each.attribute[0] in _TYPES:
+            column = each.attribute[0]
+            values = each.value if isinstance(each, In) else (each.value,)
             # An empty tag is a null column. In Spark null equals no value, but a broker would find messages without a
             # tag.
             if all(type(value) is _TYPES[column] and value != "" for value in values):
-                both = frozenset(values) & found.values.get(column, frozenset(values))
-                found = replace(found, values={**found.values, column: both})
+                both = frozenset(values) & narrowing.values.get(column, frozenset(values))
+                narrowing = replace(narrowing, values={**narrowing.values, column: both})
                 continue
-        elif isinstance(one, _COMPARISONS) and one.attribute == ("offset",) and type(one.value) is int:
-            found = _with_offsets(found, one, one.value)
-        elif (condition := _condition_of(one)) is not None:
-            joined = condition if found.sql is None else f"({found.sql}) AND {condition}"
+        elif isinstance(each, _COMPARISONS) and each.attribute == ("offset",) and type(each.value) is int:
+            narrowing = _with_offsets(narrowing, each, each.value)
+        elif (condition := _condition_of(each)) is not None:
+            joined = condition if narrowing.sql is None else f"({narrowing.sql}) AND {condition}"
             if len(joined) <= MAX_EXPRESSION_CHARS:
-                found = replace(found, sql=joined)
+                narrowing = replace(narrowing, sql=joined)
                 continue
-        rest.append(one)
-    return found, rest
+        rest.append(each)
+    return narrowing, rest
 
 
-def _condition_of(one: Filter, *, negated: bool = False) -> str | None:
+def _condition_of(condition: Filter, *, negated: bool = False) -> str | None:
     """The SQL filter of a condition on a property, or None if a broker cannot check it as Spark does.
 
     Spark orders texts by their bytes and the language compares only numbers, so an order is never sent. An empty tag or
     key is a null column in Spark, and an absent property here. Spark adds IsNotNull to each condition on a column, not
     sent because the broker would examine messages where the hashes of tags suffice.
     """
-    if isinstance(one, Not):
-        return None if negated else _condition_of(one.child, negated=True)
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if isinstance(condition, Not):
+        return None if negated else _condition_of(condition.child, negated=True)
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     name = _PROPERTIES.get(attribute[0]) if len(attribute) == 1 else None
     if name is None:
         return None
     word = "NOT " if negated else ""
-    if isinstance(one, IsNull):
+    if isinstance(condition, IsNull):
         return f"{name} IS {word}NULL"
-    values = one.value if isinstance(one, In) else (getattr(one, "value", None),)
+    values = condition.value if isinstance(condition, In) else (getattr(condition, "value", None),)
     if not values or not all(type(value) is str and value for value in values):
         return None
     texts = ["'" + value.replace("'", "''") + "'" for value in values]
-    if isinstance(one, EqualTo | In):
+    if isinstance(condition, EqualTo | In):
         return f"{name} {word}IN ({', '.join(texts)})"
-    return f"{name} {word}{_WORDS[type(one)]} {texts[0]}" if type(one) in _WORDS else None
+    return f"{name} {word}{_WORDS[type(condition)]} {texts[0]}" if type(condition) in _WORDS else None
 
 
-def _with_offsets(found: Narrowing, one: Filter, value: int) -> Narrowing:
-    begin, end = found.begin, found.end
-    if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
-        begin = max(begin, value + 1 if isinstance(one, GreaterThan) else value)
-    if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
-        end = min(end, value if isinstance(one, LessThan) else value + 1)
-    return replace(found, begin=begin, end=end)
+def _with_offsets(narrowing: Narrowing, condition: Filter, value: int) -> Narrowing:
+    begin, end = narrowing.begin, narrowing.end
+    if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
+        begin = max(begin, value + 1 if isinstance(condition, GreaterThan) else value)
+    if isinstance(condition, EqualTo | LessThan | LessThanOrEqual):
+        end = min(end, value if isinstance(condition, LessThan) else value + 1)
+    return replace(narrowing, begin=begin, end=end)

@@ -50,12 +50,12 @@ class MessagesLost(NegativeAnswer):
 class QueueReader:
     """Reads one range; on errors it drops the connection of `client` to the broker."""
 
-    def __init__(self, client: WireClient, wanted: Range, options: SourceOptions) -> None:
+    def __init__(self, client: WireClient, queue_range: Range, options: SourceOptions) -> None:
         self.skipped = 0  # messages of the range that were found to be deleted
         self._client = client
-        self.queue = wanted.queue
-        self.end = wanted.end
-        self._offset = wanted.start
+        self.queue = queue_range.queue
+        self.end = queue_range.end
+        self._offset = queue_range.start
         self._options = options
         self._sent: tuple[WireConnection, int] | None = None
         self._sql = options.broker_filter
@@ -139,11 +139,11 @@ class QueueReader:
         return failures + 1
 
     def _lost(self, next_offset: int, begin: int, end: int) -> None:
-        what = f"offset {self._offset} was requested, and the broker has {begin} to before {end}"
+        text = f"offset {self._offset} was requested, and the broker has {begin} to before {end}"
         if self._options.fail_on_data_loss:
-            raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
+            raise MessagesLost(f"{self._range()}: {text}: messages were deleted before they were read; {HINT}")
         # If the queue ends before this offset, no message of the range is left.
-        self._skip_to(min(next_offset, self.end) if next_offset > self._offset else self.end, what)
+        self._skip_to(min(next_offset, self.end) if next_offset > self._offset else self.end, text)
 
     def _skip_to(self, offset: int, why: str) -> None:
         self.skipped += offset - self._offset

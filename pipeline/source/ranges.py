@@ -39,10 +39,10 @@ class QueueRanges(InputPartition):
     `masters` has the addresses that the driver knows, in case no name server answers the executor.
     """
 
-    def __init__(self, wanted: tuple[Range, ...], masters: Mapping[str, str] = NO_MASTERS) -> None:
-        super().__init__(wanted)
-        self.ranges = wanted
-        names = dict.fromkeys(one.queue.broker_name for one in wanted)
+    def __init__(self, ranges: tuple[Range, ...], masters: Mapping[str, str] = NO_MASTERS) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        names = dict.fromkeys(each.queue.broker_name for each in ranges)
         self.masters = {name: masters[name] for name in names if name in masters}
 
 
@@ -83,15 +83,15 @@ def _shared(
     if rows > SMALL_TASK_ROWS and len(pieces) * rows > total:
         size = bytes_of(pieces[:: -(-len(pieces) // _SAMPLES)])
         rows = max(SMALL_TASK_ROWS, min(rows, int(JOINED_BYTES / size))) if size else rows
-    most = options.max_rows_per_partition
-    return join_pieces(pieces, -(-total // rows)) if most is None else join_small(pieces, min(most, rows))
+    max_rows = options.max_rows_per_partition
+    return join_pieces(pieces, -(-total // rows)) if max_rows is None else join_small(pieces, min(max_rows, rows))
 
 
 def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:
     """Return the mean size of the first messages of some ranges; 0 if none can be read, which the tasks report."""
     sizes = []
-    for one in some:
-        first = Range(one.queue, one.start, one.start + 1)
+    for each in some:
+        first = Range(each.queue, each.start, each.start + 1)
         with suppress(RlabError):
             pulled = next(QueueReader(client, first, options).pulls(), None)
             sizes.append(len(pulled.body) if pulled is not None else 0)
@@ -115,7 +115,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         return
     with no_search_for_cycles(), open_client(options) as client:
         client.last_masters.update(partition.masters)
-        readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
+        readers = [QueueReader(client, queue_range, options) for queue_range in partition.ranges]
         for reader, following in zip(readers, [*readers[1:], None], strict=True):
             pulled = reader.pulls(following)
             yield from arrow_batches(reader.queue, reader.end, pulled, options, schema)

@@ -100,8 +100,8 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     away = planner.absent()
     if away and options.fail_on_data_loss:
         raise MessagesLost(f"some queues of the read are away: {'; '.join(away)}; {HINT}")
-    for what in away:
-        logger.warning("the read skips queues that are away: %s", what)
+    for text in away:
+        logger.warning("the read skips queues that are away: %s", text)
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")
@@ -110,8 +110,8 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
         # before.
         start, end = options.start.offsets.get(queue, 0), options.end.offsets.get(queue, 0)
         if start > held.end:
-            what = f"queue {queue} ends at {held.end}, and offset {start} was requested"
-            raise MessagesLost(f"{what}: it was created again, or truncated; {HINT}")
+            text = f"queue {queue} ends at {held.end}, and offset {start} was requested"
+            raise MessagesLost(f"{text}: it was created again, or truncated; {HINT}")
         if end > held.end:
             raise ConfigError(
                 f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: no message "
@@ -139,7 +139,7 @@ def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in options.items() if name.lower() not in _RESOLVED}
     return {
         **kept,
-        "assign": queues_to_text(one.queue for one in ranges),
-        "startingOffsets": to_text({one.queue: one.start for one in ranges}),
-        "endingOffsets": to_text({one.queue: one.end for one in ranges}),
+        "assign": queues_to_text(each.queue for each in ranges),
+        "startingOffsets": to_text({each.queue: each.start for each in ranges}),
+        "endingOffsets": to_text({each.queue: each.end for each in ranges}),
     }

@@ -94,18 +94,18 @@ def _unpack_each(queue: MessageQueue, body: bytes, into: Records) -> None:
     """Unpack a body record by record; a payload that is not a message becomes None, of which no column can be made."""
     kept = decode_or_keep(queue, body)
     into.payloads += [None if reason else message[_FIRST_FIELD:] for message, reason in kept]
-    at = 0
-    while at < len(body):
-        into.headers.append(body[at : at + HEADER_BYTES])
-        at += int.from_bytes(body[at : at + 4], "big")
+    position = 0
+    while position < len(body):
+        into.headers.append(body[position : position + HEADER_BYTES])
+        position += int.from_bytes(body[position : position + 4], "big")
 
 
 def report_no_message(queue: MessageQueue, offset: int, reason: object, options: SourceOptions) -> None:
     """Report a record that is not a message."""
-    shown = "its row has the bytes as body" if options.tags is None else "it is skipped, because it has no tag"
+    effect = "its row has the bytes as body" if options.tags is None else "it is skipped, because it has no tag"
     logger.warning(
         "queue %s: the record at offset %d is not a message (%s), and was not stored by a producer of this project: %s",
-        *(queue, offset, reason, shown),
+        *(queue, offset, reason, effect),
     )
 
 
@@ -120,11 +120,11 @@ def report_damaged(
         MessagesLost: a record is missing, and `fail_on_data_loss` is set.
     """
     last = min(end, pulled.end)
-    found = [offset for offset in offsets if offset < last]
-    lost = last - pulled.start - len(found)
-    if lost <= 0:
+    readable = [offset for offset in offsets if offset < last]
+    n_lost = last - pulled.start - len(readable)
+    if n_lost <= 0:
         return
-    what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
+    text = f"queue {queue}: {n_lost} of the messages from offset {pulled.start} to before {last} are damaged"
     if options.fail_on_data_loss:
-        raise MessagesLost(f"{what} or missing on the disk of their broker, whose log lists them; {HINT}")
-    logger.warning("%s: skipping them", what)
+        raise MessagesLost(f"{text} or missing on the disk of their broker, whose log lists them; {HINT}")
+    logger.warning("%s: skipping them", text)

@@ -160,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Range(queue, min(max(self._begin(queue, starts), self._oldest.get(queue, 0)), end), end)
             for queue, end in ends.items()
         ]
-        if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
+        if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(each.end - each.start for each in backlog)):
             return start
         reached = ends if limit_rows is None else limit_ranges(backlog, limit_rows)
         return dict(to_json(reached, {**topic_ids, **self._topic_ids}))
@@ -172,14 +172,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch."""
         starts, ends = from_json(start), from_json(end)
-        for place in recreated_topics(read_topic_ids(start), read_topic_ids(end)):
-            starts = _without(starts, place)
+        for topic_at in recreated_topics(read_topic_ids(start), read_topic_ids(end)):
+            starts = _without(starts, topic_at)
         # A new queue may begin after offset 0 without a loss, because this stream has not read it yet.
-        asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
+        new_queues = [queue for queue in ends if queue not in starts and ends[queue] > 0]
         if not self._options.fail_on_data_loss:
-            asked = [queue for queue in ends if ends[queue] > starts.get(queue, 0)]
+            new_queues = [queue for queue in ends if ends[queue] > starts.get(queue, 0)]
         # Deleted queues are left to the tasks, which skip them or report the loss.
-        begins = self._planner().begins(asked, all_must_exist=False) if asked else {}
+        begins = self._planner().begins(new_queues, all_must_exist=False) if new_queues else {}
         ranges = []
         for queue, last in ends.items():
             # A start beyond the end is not a loss: the first batch of a query ran again after "latest" had moved on; or
@@ -267,13 +267,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _forget_recreated(self, starts: Offsets, topic_ids: TopicIds) -> None:
         """Report topics that were deleted and created again, and remove their starts."""
-        for place in recreated_topics(topic_ids, self._topic_ids):
-            old = [queue for queue in starts if (queue.topic, queue.broker_name) == place]
+        for topic_at in recreated_topics(topic_ids, self._topic_ids):
+            old = [queue for queue in starts if (queue.topic, queue.broker_name) == topic_at]
             for queue in old:
-                what = (
+                text = (
                     f"the messages of queue {queue} from offset {starts[queue]} on are gone: its topic was deleted and"
                 )
-                self._lost(queue, f"{what} created again (number {topic_ids[place]}, and now {self._topic_ids[place]})")
+                self._lost(
+                    queue, f"{text} created again (number {topic_ids[topic_at]}, and now {self._topic_ids[topic_at]})"
+                )
                 del starts[queue]
 
     def _seen_ends(self) -> Offsets:
@@ -349,35 +351,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             masters = self._client.masters()
         except NetworkError:
             return  # unknown for now; the queues keep their offsets
-        there = [queue for queue in missing if queue.broker_name in masters]
-        if not there:
+        queues_found = [queue for queue in missing if queue.broker_name in masters]
+        if not queues_found:
             return
         # Race: a broker may have come back between the two requests, so the ends are requested again.
         self._seen = self._seen_ends()
-        for queue in there:
+        for queue in queues_found:
             if queue not in self._seen:
                 self._lost(queue, f"queue {queue} no longer exists, and its offset {starts[queue]} was requested")
                 self._gone.add(queue)
 
-    def _lost(self, queue: MessageQueue, what: str) -> None:
+    def _lost(self, queue: MessageQueue, text: str) -> None:
         if self._options.fail_on_data_loss:
-            raise MessagesLost(f"{what}; set option failOnDataLoss to false to continue without it")
-        if self._reported.get(queue) != what:
-            self._reported[queue] = what
-            logger.warning("%s", what)
+            raise MessagesLost(f"{text}; set option failOnDataLoss to false to continue without it")
+        if self._reported.get(queue) != text:
+            self._reported[queue] = text
+            logger.warning("%s", text)
 
     def _is_due(self, available: int) -> bool:
-        wanted = self._options.min_rows_per_trigger
-        if wanted is None or self._target is not None:
+        min_rows = self._options.min_rows_per_trigger
+        if min_rows is None or self._target is not None:
             return True
         now = self._now()
         if self._waiting_since is None:
             self._waiting_since = now
-        if is_due(available, wanted, now - self._waiting_since, self._options.max_trigger_delay_s):
+        if is_due(available, min_rows, now - self._waiting_since, self._options.max_trigger_delay_s):
             self._waiting_since = now
             return True
         return False
 
 
-def _without(offsets: Offsets, place: tuple[str, str]) -> Offsets:
-    return {queue: offset for queue, offset in offsets.items() if (queue.topic, queue.broker_name) != place}
+def _without(offsets: Offsets, topic_at: tuple[str, str]) -> Offsets:
+    return {queue: offset for queue, offset in offsets.items() if (queue.topic, queue.broker_name) != topic_at}

@@ -113,10 +113,10 @@ class AllocateAll:
         # Of equal points, the point of the later member counts: the last one of each run.
         last = np.append(points[1:] != points[:-1], True)
         points, owners = points[last], owners[last]
-        found = np.searchsorted(points, hashes, side="left")
-        found[found == len(points)] = 0
+        indexes = np.searchsorted(points, hashes, side="left")
+        indexes[indexes == len(points)] = 0
         owner_of = np.empty(len(hashes), dtype=np.int32)
-        owner_of[order] = owners[found]
+        owner_of[order] = owners[indexes]
         return owner_of
 
     def balanced_sticky(self, members: Sequence[str]) -> Owners:
@@ -126,8 +126,8 @@ class AllocateAll:
 
     def _points_by_md5(self, members: Sequence[str]) -> tuple[Ints, Ints]:
         """Return the points of all members in order, and their owners; equal points are in the order of members."""
-        known = self._member_md5
-        of_members = [known.get(member) or known.setdefault(member, _md5_points(member)) for member in members]
+        points_of = self._member_md5
+        of_members = [points_of.get(member) or points_of.setdefault(member, _md5_points(member)) for member in members]
         points = np.array(of_members, dtype=np.int64).ravel()
         order = ascending(points)
         return points[order], order // VIRTUAL_NODE_CNT
@@ -136,16 +136,16 @@ class AllocateAll:
 @lru_cache(maxsize=2)
 def _hashes_of_queues(queues: QueueSet) -> tuple[Ints, Ints]:
     """Return the MD5 hashes of the queues in ascending order, and the number of the queue of each."""
-    md5, found = hashlib.md5, []
+    md5, digests = hashlib.md5, []
     for broker_name in queues.brokers:
         # The text up to the number is the same for all queues of a broker.
         prefix = queue_key(queues.first_on(broker_name)).removesuffix("0]")
-        begun = md5(prefix.encode(), usedforsecurity=False)
+        prefix_hash = md5(prefix.encode(), usedforsecurity=False)
         for queue_id in range(queues.per_broker):
-            digest = begun.copy()
+            digest = prefix_hash.copy()
             digest.update(b"%d]" % queue_id)
-            found.append(digest.digest()[:4])
-    hashes = np.frombuffer(b"".join(found), dtype=">u4").astype(np.int64)
+            digests.append(digest.digest()[:4])
+    hashes = np.frombuffer(b"".join(digests), dtype=">u4").astype(np.int64)
     order = ascending(hashes)
     return hashes[order], order
 

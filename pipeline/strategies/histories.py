@@ -39,10 +39,10 @@ def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:
     present: list[str] = []
     for number in range(members):
         insort(present, _client_id(rng, number))
-    fewest, most = members * 3 // 4, members * 5 // 4 + 1
+    fewest, max_members = members * 3 // 4, members * 5 // 4 + 1
     yield present.copy()
     for event in range(events):
-        if len(present) >= most or (len(present) > max(fewest, 1) and rng.random() < 0.5):
+        if len(present) >= max_members or (len(present) > max(fewest, 1) and rng.random() < 0.5):
             del present[rng.randrange(len(present))]
         else:
             insort(present, _client_id(rng, members + event))
@@ -59,20 +59,20 @@ def live_through(strategy: str, queues: QueueSet, members: int, events: int, see
     """Assign queues to the members of a history by the strategy of this name, and compare each step with the last."""
     allocate_all = AllocateAll(queues)
     number_of: dict[str, int] = {}
-    before, members_before = None, 0
+    old_owners, members_before = None, 0
     for event, present in enumerate(memberships(members, events, seed)):
         # Owners are indexes of the list of members, which changes with every event.
         numbers = np.array([number_of.setdefault(cid, len(number_of)) for cid in present], dtype=np.int64)
         owners = allocate_all.owners(strategy, present)
         loads = np.bincount(owners, minlength=len(present))
-        now = numbers[owners]
-        if before is not None:
+        new_owners = numbers[owners]
+        if old_owners is not None:
             yield MembershipEvent(
                 event=event,
                 members=len(present),
-                moved=int((now != before).sum()),
+                moved=int((new_owners != old_owners).sum()),
                 least=len(queues) // max(len(present), members_before),
                 spread=int(loads.max() - loads.min()),
                 jain=float(loads.sum()) ** 2 / (len(present) * float((loads.astype(np.float64) ** 2).sum())),
             )
-        before, members_before = now, len(present)
+        old_owners, members_before = new_owners, len(present)

@@ -46,10 +46,10 @@ class Comparison:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.brokers <= self.queues <= MAX_QUEUES:
             raise ConfigError(f"queues must be {self.brokers} (one on each broker) to {MAX_QUEUES}, got {self.queues}")
-        known = strategy_names() if self.strategies != tuple(BUILT_IN_STRATEGIES) else self.strategies
-        unknown = [name for name in self.strategies if name not in known]
+        names = strategy_names() if self.strategies != tuple(BUILT_IN_STRATEGIES) else self.strategies
+        unknown = [name for name in self.strategies if name not in names]
         if unknown or not self.strategies:
-            raise ConfigError(f"strategies must be some of {', '.join(known)}; got {', '.join(unknown) or 'none'}")
+            raise ConfigError(f"strategies must be some of {', '.join(names)}; got {', '.join(unknown) or 'none'}")
 
     @property
     def queue_set(self) -> QueueSet:

@@ -35,13 +35,13 @@ def plot_strategies(
         fontsize=11,
     )
     moves.barh(places, [each.times_least or _LEFT for each in figures], color="#4477aa", height=0.55)
-    for place, name in enumerate(names):
-        moves.plot(histories[name], [place] * len(histories[name]), "|", color="#222222", markersize=9, alpha=0.6)
-    for place, each in enumerate(figures):
+    for y, name in enumerate(names):
+        moves.plot(histories[name], [y] * len(histories[name]), "|", color="#222222", markersize=9, alpha=0.6)
+    for y, each in enumerate(figures):
         times = "the minimum is 0" if each.times_least is None else f"{each.times_least:,.1f} ×"
         moves.annotate(
             f" {times}  ({each.moved_share:.2%} of the queues)",
-            (max([each.times_least or _LEFT, *histories[each.strategy]]), place),
+            (max([each.times_least or _LEFT, *histories[each.strategy]]), y),
             va="center",
             fontsize=9,
         )
@@ -49,8 +49,8 @@ def plot_strategies(
     moves.set_xlim(_LEFT, 40 * max([1.0, *(each.worst_times_least or 0.0 for each in figures)]))
     moves.set_xlabel("queues moved / fewest necessary moves")
     spread.barh(places, [each.spread for each in figures], color="#cc6677", height=0.55)
-    for place, each in enumerate(figures):
-        spread.annotate(f" {each.spread:,}  (Jain {each.jain:.3f})", (each.spread, place), va="center", fontsize=9)
+    for y, each in enumerate(figures):
+        spread.annotate(f" {each.spread:,}  (Jain {each.jain:.3f})", (each.spread, y), va="center", fontsize=9)
     spread.set_xlim(0, 1.45 * max(1, *(each.spread for each in figures)))
     spread.set_xlabel("largest difference of two loads, in queues")
     for axes in (moves, spread):

@@ -29,7 +29,10 @@ from traces.figures.records import order_of
 from traces.figures.transactions import TransactionTotals, count_transactions
 
 MOST_EVENTS = 1_000_000
-"""Their objects need a gigabyte. Spark takes twice as long for this number on two cores, and needs more memory."""
+"""Maximum number of events, whose objects need a gigabyte.
+
+Spark takes twice as long for this number on two cores, and needs more memory.
+"""
 _BLOCK_BYTES = 16 * 1024 * 1024
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
 _LOSS_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in _LOSS])
@@ -70,8 +73,8 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
     # A node that receives no answer sends its events again.
     firsts: dict[tuple[Any, ...], int] = {}
-    for place, identity in enumerate(zip(*(read_values(_whole(whole[name])) for name in _IDENTITY), strict=True)):
-        firsts.setdefault(identity, place)
+    for index, identity in enumerate(zip(*(read_values(_whole(whole[name])) for name in _IDENTITY), strict=True)):
+        firsts.setdefault(identity, index)
     places = np.fromiter(firsts.values(), np.int64)
     once = whole if len(places) == whole.num_rows else whole.take(arrow_arrays.numbers(places, pa.int64()))
     return once, table.num_rows - whole.num_rows
@@ -110,10 +113,10 @@ def write_arrow_tables(
     Raises:
         ConfigError: the trace has no event, or no event of the group.
     """
-    own = events if group is None else [event for event in events if event.group in (group, "")]
-    if group is not None and not any(event.group == group for event in own):
+    own_events = events if group is None else [event for event in events if event.group in (group, "")]
+    if group is not None and not any(event.group == group for event in own_events):
         raise ConfigError(f"the trace has no event of group {group!r}")
-    times = [event.t_ms for event in own if group in (None, event.group)]
+    times = [event.t_ms for event in own_events if group in (None, event.group)]
     if not times:
         raise ConfigError("the trace has no events")
     start_ms, end_ms = min(times), max(times)
@@ -128,14 +131,16 @@ def write_arrow_tables(
         table if group is None else table.filter(pc.is_in(table["group"], value_set=arrow_arrays.texts([group, ""])))
     )
     write_whole(directory / "events", of_mine)
-    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
-    for name, row in compute_rows(_by_group(own), start_ms, end_ms):
-        found[name].append(row)
+    rows_of: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
+    for name, row in compute_rows(_by_group(own_events), start_ms, end_ms):
+        rows_of[name].append(row)
     for name, schema in OF_GROUPS.items():
-        write(name, found[name], schema)
-    write("losses", list(_losses(own)), _LOSS_SCHEMA)
+        write(name, rows_of[name], schema)
+    write("losses", list(_losses(own_events)), _LOSS_SCHEMA)
     write(
-        "transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), count_transactions(own))), _TRANSACTION_SCHEMA
+        "transactions",
+        list(map(attrgetter(*_TRANSACTION_SCHEMA.names), count_transactions(own_events))),
+        _TRANSACTION_SCHEMA,
     )
     write("nodes", list(_nodes(table, group)), _NODE_SCHEMA)
     return directory
@@ -147,14 +152,14 @@ def _table_of(events: list[Event]) -> pa.Table:
 
 def _by_group(events: list[Event]) -> Iterator[tuple[str, Iterable[Event]]]:
     """Yield the groups with their events in order; events without a group may be causes in each group."""
-    of: dict[str, list[tuple[int, Event]]] = {}
-    for place, event in enumerate(sorted(events, key=order_of)):
+    by_group: dict[str, list[tuple[int, Event]]] = {}
+    for number, event in enumerate(sorted(events, key=order_of)):
         if event.kind in KINDS:
-            of.setdefault(event.group, []).append((place, event))
-    without_group = of.pop("", [])
-    for group in sorted(of) or [""]:
+            by_group.setdefault(event.group, []).append((number, event))
+    without_group = by_group.pop("", [])
+    for group in sorted(by_group) or [""]:
         # Sorted by index, which is unique and ten times as fast as the key.
-        yield group, (event for _, event in sorted(of.get(group, []) + without_group))
+        yield group, (event for _, event in sorted(by_group.get(group, []) + without_group))
 
 
 def _losses(events: Iterable[Event]) -> Iterable[tuple[Any, ...]]:
@@ -182,16 +187,16 @@ def _nodes(events: pa.Table, group: str | None) -> Iterator[tuple[Any, ...]]:
     # The indexes at which another run or another node begins.
     keys = np.stack([as_numpy(nodes.indices)[order], seqs[order] // RUN_SEQS])
     begins = np.flatnonzero(np.diff(keys, axis=1, prepend=-1).any(axis=0)).tolist()
-    found: dict[str, list[Any]] = {}
+    figures_of: dict[str, list[Any]] = {}
     for begin, end in pairwise([*begins, len(events)]):
         numbered = seqs[order[begin:end]]
         mine_ms = t_ms[order[begin:end]][is_mine[order[begin:end]]]
-        node = found.setdefault(nodes[int(order[begin])].as_py(), [0, np.inf, -np.inf, 0])
+        node = figures_of.setdefault(nodes[int(order[begin])].as_py(), [0, np.inf, -np.inf, 0])
         node[0] += len(mine_ms)
         node[1] = min(node[1], float(mine_ms.min(initial=np.inf)))
         node[2] = max(node[2], float(mine_ms.max(initial=-np.inf)))
         node[3] += max(0, int(numbered[-1] - numbered[0]) + 1 - len(numbered))
-    return ((name, *values) for name, values in found.items() if values[0])
+    return ((name, *values) for name, values in figures_of.items() if values[0])
 
 
 def _is_of(events: pa.Table, group: str) -> Any:

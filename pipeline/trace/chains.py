@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 
 def add_ids(events: DataFrame) -> DataFrame:
-    """Add to the events of `source.trace_events` their `id`, which causes name, and `at`, `t_ms` as a timestamp."""
-    at = (F.col("t_ms") / 1000).cast("timestamp")
-    return events.withColumn("id", F.concat_ws("/", "node", "seq")).withColumn("at", at)
+    """Add to the events of `source.trace_events` their `id`, which causes name, and `time`, `t_ms` as a timestamp."""
+    time = (F.col("t_ms") / 1000).cast("timestamp")
+    return events.withColumn("id", F.concat_ws("/", "node", "seq")).withColumn("at", time)
 
 
 def chains(events: DataFrame) -> DataFrame:
@@ -33,9 +33,9 @@ def chains(events: DataFrame) -> DataFrame:
     def of_root(column: str) -> Column:
         return F.max(F.when(is_root, F.col(column))).over(of_chain)
 
-    named = events.withColumn("chain", F.when(F.col("cause") == "", F.col("id")).otherwise(F.col("cause")))
+    with_chain = events.withColumn("chain", F.when(F.col("cause") == "", F.col("id")).otherwise(F.col("cause")))
     return (
-        named.withColumn("root_kind", of_root("kind"))
+        with_chain.withColumn("root_kind", of_root("kind"))
         .withColumn("after_ms", F.col("t_ms") - of_root("t_ms"))
         .withColumn("step", F.row_number().over(in_order) - 1)
         .withColumn("steps", F.count(F.lit(1)).over(of_chain))

@@ -30,11 +30,11 @@ _OF_MESSAGES = (EventKind.MESSAGES_HANDED_OUT.value, EventKind.OFFSET_COMMITTED.
 """Most events of a trace are of these kinds, and they bound a clock least exactly."""
 
 
-def clocks_of_runs(folder: Path, runs: Sequence[EventRun], most: int = MOST_COMPARED) -> Clocks:
+def clocks_of_runs(folder: Path, runs: Sequence[EventRun], max_pairs: int = MOST_COMPARED) -> Clocks:
     """The clocks by the events of the table in a folder; see `MOST_COMPARED`."""
     reader, n = ClockReader(), 0
     for run in sorted(runs, key=lambda run: run.first_ms, reverse=True):
-        if n >= most:
+        if n >= max_pairs:
             break
         with pq.ParquetFile(folder / run.file) as file:
             read = file.read_row_group(run.row_group, columns=EVENT_SCHEMA.names).select(EVENT_SCHEMA.names)
@@ -51,8 +51,8 @@ def in_right_times(read: DataFrame, clocks: Clocks) -> DataFrame:
 
 
 def _corrected(batches: Iterator[pa.RecordBatch], clocks: Clocks) -> Iterator[pa.RecordBatch]:
-    place = EVENT_SCHEMA.get_field_index("t_ms")
+    column = EVENT_SCHEMA.get_field_index("t_ms")
     for batch in batches:
         rows = zip(*(batch[name].to_pylist() for name in ("node", "seq", "t_ms")), strict=True)
         times = [t_ms if None in (node, seq, t_ms) else clocks.right_ms(node, seq, t_ms) for node, seq, t_ms in rows]
-        yield batch.set_column(place, "t_ms", pa.array(times, pa.float64()))
+        yield batch.set_column(column, "t_ms", pa.array(times, pa.float64()))

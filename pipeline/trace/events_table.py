@@ -78,12 +78,12 @@ def write_events(
     tasks = split_files(files) if files else None
     begin_table(folder)
     write = partial(_write, folder=folder, group=group)
-    made = "file string, row_group bigint, first_ms double, groups string, others bigint"
+    piece_schema = "file string, row_group bigint, first_ms double, groups string, others bigint"
     if tasks is None:
-        rows = read.select(*EVENT_SCHEMA.names).mapInArrow(write, made).collect()
+        rows = read.select(*EVENT_SCHEMA.names).mapInArrow(write, piece_schema).collect()
     else:
         numbers_of = read.sparkSession.range(0, len(tasks), 1, max(1, len(tasks)))
-        rows = numbers_of.mapInArrow(partial(_write_pieces, tasks=tasks, write=write), made).collect()
+        rows = numbers_of.mapInArrow(partial(_write_pieces, tasks=tasks, write=write), piece_schema).collect()
     runs = [
         EventRun(
             file=row["file"], row_group=row["row_group"], first_ms=row["first_ms"], groups=json.loads(row["groups"])
@@ -152,15 +152,15 @@ def _runs_in(chunk: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
     order = np.lexsort((coded["t_ms"].to_numpy(), ranks))
     ordered = coded.take(numbers(order, pa.int64()))
     is_known = pc.is_in(ordered["kind"].cast(pa.string()), value_set=texts(_KINDS)).to_numpy(zero_copy_only=False)
-    begun, n = 0, 0
+    start, n = 0, 0
     groups: dict[str, int] = {}
     for group, first, last in _groups_in(ordered["group"]):
-        if begun < first and (n >= RUN_ROWS or last - first >= RUN_ROWS or "" in groups):
-            yield groups, _compact(ordered.slice(begun, n))
-            begun, n, groups = first, 0, {}
+        if start < first and (n >= RUN_ROWS or last - first >= RUN_ROWS or "" in groups):
+            yield groups, _compact(ordered.slice(start, n))
+            start, n, groups = first, 0, {}
         groups[group] = int(is_known[first:last].sum())
         n += last - first
-    yield groups, _compact(ordered.slice(begun, n))
+    yield groups, _compact(ordered.slice(start, n))
 
 
 def _compact(run: pa.Table) -> pa.Table:
@@ -234,9 +234,9 @@ class GroupReader:
                 held = [whole.filter(pc.invert(is_over))]
                 n = len(held[0])
                 enough = n + READ_ROWS
-            own = self._part_of(run, group)
-            held.append(own)
-            n += len(own)
+            own_part = self._part_of(run, group)
+            held.append(own_part)
+            n += len(own_part)
         if held:
             yield _sorted(pa.concat_tables(held))
 
@@ -254,9 +254,9 @@ class GroupReader:
             file = self._files[run.file] = pq.ParquetFile(self._folder / run.file, read_dictionary=TEXTS)
         read = file.read_row_group(run.row_group, columns=EVENT_SCHEMA.names).select(EVENT_SCHEMA.names)
         is_known = pc.is_in(read["kind"].cast(pa.string()), value_set=texts(_KINDS))
-        known = read.filter(is_known).unify_dictionaries().combine_chunks()
-        found = {group: known.slice(first, last - first) for group, first, last in _groups_in(known["group"])}
-        return {group: found.get(group, known.slice(0, 0)) for group in run.groups}
+        rows = read.filter(is_known).unify_dictionaries().combine_chunks()
+        by_group = {group: rows.slice(first, last - first) for group, first, last in _groups_in(rows["group"])}
+        return {group: by_group.get(group, rows.slice(0, 0)) for group in run.groups}
 
 
 def _sorted(events: pa.Table) -> pa.Table:

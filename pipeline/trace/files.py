@@ -82,8 +82,8 @@ def split_files(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
 def plain_files(paths: Sequence[Path]) -> list[Path] | None:
     """Return the files of a trace; None if only Spark can read it: a stream's folder, compressed lines."""
     files = [file for path in paths for file in _files_in(path)]
-    known = [file for file in files if file is not None and file.suffix not in _COMPRESSED]
-    return known if len(known) == len(files) else None
+    readable = [file for file in files if file is not None and file.suffix not in _COMPRESSED]
+    return readable if len(readable) == len(files) else None
 
 
 def _files_in(path: Path) -> Iterator[Path | None]:

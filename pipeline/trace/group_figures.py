@@ -82,11 +82,11 @@ def _compute(
             yield from table(files, pa.schema([("name", pa.string()), ("file", pa.string())])).to_batches()
 
 
-def _write(found: Iterable[TableRow], directory: Path) -> list[tuple[str, str]]:
+def _write(table_rows: Iterable[TableRow], directory: Path) -> list[tuple[str, str]]:
     """Write the files of a task; returns the name of each with the name of its table."""
     parts = {name: TablePart(directory / name, schema) for name, schema in SCHEMAS.items()}
     held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMAS}
-    for name, row in found:
+    for name, row in table_rows:
         rows = held[name]
         rows.append(row)
         if len(rows) >= ROWS_AT_ONCE:

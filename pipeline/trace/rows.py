@@ -28,7 +28,7 @@ ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.
 def make_schema(record: type, *, without: str = "", more: Iterable[tuple[str, pa.DataType]] = ()) -> pa.Schema:
     """Return the columns of a record."""
     fields = [
-        (name, ARROW_TYPES[next((one for one in get_args(hint) if one is not NoneType), hint)])
+        (name, ARROW_TYPES[next((each for each in get_args(hint) if each is not NoneType), hint)])
         for name, hint in get_type_hints(record).items()
         if name != without
     ]
@@ -75,12 +75,12 @@ def compute_rows(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float,
     """
     bucket_ms = bucket_length(end_ms - start_ms)
     for group, events in groups:
-        figures, given = GroupFigures(group), Deliveries(group, start_ms, bucket_ms)
+        figures, deliveries = GroupFigures(group), Deliveries(group, start_ms, bucket_ms)
         feed = figures.feed
         has_events = False
         for event in events:
             if event.kind in DELIVERY_KINDS:
-                given.feed(event)
+                deliveries.feed(event)
             if event.kind in USES:
                 has_events = has_events or event.group == group
                 for row in feed(event):
@@ -89,7 +89,7 @@ def compute_rows(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float,
             for row in figures.finish(end_ms):
                 yield from _tables(row)
             yield "totals", _TOTALS(figures.totals())
-        for each in given.rows():
+        for each in deliveries.rows():
             yield "delivery", _DELIVERY(each)
 
 

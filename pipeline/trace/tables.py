@@ -122,7 +122,7 @@ def count_transactions(events: DataFrame) -> DataFrame:
         F.sum(F.when(F.col("kind") == kind, n).otherwise(0)).cast("bigint").alias(name)
         for kind, name in COUNTED.items()
     ]
-    return of_transactions.groupBy("group").agg(*each).select([one.name for one in fields(TransactionTotals)])
+    return of_transactions.groupBy("group").agg(*each).select([field.name for field in fields(TransactionTotals)])
 
 
 def count_nodes(events: DataFrame, group: str | None = None) -> DataFrame:
@@ -131,11 +131,11 @@ def count_nodes(events: DataFrame, group: str | None = None) -> DataFrame:
     With a `group`, only the nodes with events of it; `lost` counts all events of the node, the other columns only the
     group's.
     """
-    own = F.lit(True) if group is None else F.col("group") == group
+    is_own = F.lit(True) if group is None else F.col("group") == group
     runs = events.groupBy("node", F.floor(F.col("seq") / RUN_SEQS)).agg(
-        F.count(F.when(own, 1)).alias("events"),
-        F.min(F.when(own, F.col("t_ms"))).alias("first_ms"),
-        F.max(F.when(own, F.col("t_ms"))).alias("last_ms"),
+        F.count(F.when(is_own, 1)).alias("events"),
+        F.min(F.when(is_own, F.col("t_ms"))).alias("first_ms"),
+        F.max(F.when(is_own, F.col("t_ms"))).alias("last_ms"),
         (F.max("seq") - F.min("seq") + 1 - F.count("*")).alias("lost"),
     )
     nodes = runs.groupBy("node").agg(

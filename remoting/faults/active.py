@@ -42,7 +42,7 @@ class ActiveFault:
         return self.is_used_up and (self.fault.on_frames or self.fault.do == "refuse")
 
     def document(self, now: float) -> dict[str, Any]:
-        """Its entry in a list of active faults."""
+        """The entry of this fault in a list of active faults."""
         left = {} if self.ends_at is None else {"left_s": round(max(0.0, self.ends_at - now), 3)}
         return {"id": self.number, "fault": self.fault.given(), "cause": self.cause, "done": self.done, **left}
 
@@ -78,9 +78,9 @@ class ActiveFaults:
     def heal(self, number: int | None = None) -> list[ActiveFault]:
         """End one fault, or all; returns the ended ones."""
         if number is None:
-            ended = list(self._active.values())
+            healed = list(self._active.values())
             self._active.clear()
-            return ended
+            return healed
         active = self._active.pop(number, None)
         return [] if active is None else [active]
 

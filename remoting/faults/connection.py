@@ -150,9 +150,9 @@ class FaultyConnection:
                 self._drip.cancel()
                 self._drip = None
             return
-        kept, self._kept = self._kept, []
-        if kept:
-            self.connection.inbox.extendleft(reversed(kept))
+        held_frames, self._kept = self._kept, []
+        if held_frames:
+            self.connection.inbox.extendleft(reversed(held_frames))
             self.connection._handle_more()
         self._update_reading()
         self._write_backlog()

@@ -197,8 +197,8 @@ def parse_fault(document: Mapping[str, Any]) -> ConnectionFault:
     return ConnectionFault(**document)
 
 
-def _near(name: object, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(str(name)[:60], list(known), 1)
+def _near(name: object, known_names: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(str(name)[:60], list(known_names), 1)
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(known)}" if len(known) < 20 else "; docs/wire-protocol.md lists them"
+    return f"; there are {', '.join(known_names)}" if len(known_names) < 20 else "; docs/wire-protocol.md lists them"

@@ -90,8 +90,8 @@ class FaultHook:
             self._opened(connection)
         if fault.do == "cut" and not fault.on_frames:
             for connection in self._server.connections:
-                who = self._identity(connection)
-                if not active.is_used_up and fault.chooses(*who, connection.peer):
+                identity = self._identity(connection)
+                if not active.is_used_up and fault.chooses(*identity, connection.peer):
                     self._count(active, connection)
                     self._faulty[connection].reset()
             self._end(self._faults.heal(active.number))
@@ -101,9 +101,9 @@ class FaultHook:
 
     def heal(self, number: int | None = None) -> list[ActiveFault]:
         """End one fault, or all; returns the ended ones."""
-        ended = self._faults.heal(number)
-        self._end(ended)
-        return ended
+        healed = self._faults.heal(number)
+        self._end(healed)
+        return healed
 
     def active(self) -> list[dict[str, Any]]:
         """The active faults as documents, oldest first."""
@@ -120,11 +120,11 @@ class FaultHook:
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _end(self, ended: list[ActiveFault]) -> None:
-        if not ended:
+    def _end(self, healed: list[ActiveFault]) -> None:
+        if not healed:
             return
         self._report_done()
-        for active in ended:
+        for active in healed:
             for sock in self._kept_open.pop(active.number, ()):
                 sock.close()
             self._report(HEALED, active, "", active.done)
@@ -150,17 +150,17 @@ class FaultHook:
 
     def identify(self, connection: FaultyConnection, command: Command) -> None:
         """Record the client of a connection, if a frame shows it."""
-        known = self._identities.get(connection.connection, _NO_IDENTITY)
+        identity = self._identities.get(connection.connection, _NO_IDENTITY)
         header = command.header
         client, group = header.get("client_id"), header.get("group")
-        groups: tuple[str, ...] = (group,) if isinstance(group, str) and group not in known.groups else ()
-        if command.code == RequestCode.HEART_BEAT and command.body and not known.client:
+        groups: tuple[str, ...] = (group,) if isinstance(group, str) and group not in identity.groups else ()
+        if command.code == RequestCode.HEART_BEAT and command.body and not identity.client:
             client, groups = _in_heartbeat(command.body)
-        if (isinstance(client, str) and client != known.client) or groups:
+        if (isinstance(client, str) and client != identity.client) or groups:
             if len(self._identities) > MAX_CONNECTIONS:
                 self._identities.clear()
             self._identities[connection.connection] = Identity(
-                client if isinstance(client, str) else known.client, (*known.groups, *groups)
+                client if isinstance(client, str) else identity.client, (*identity.groups, *groups)
             )
             self._apply(connection)
 
@@ -177,8 +177,8 @@ class FaultHook:
         if connection.connection.closed:
             return
         rate: float | None = None
-        who = self._identity(connection.connection)
-        for active in self._faults.of_connection(*who, connection.connection.peer):
+        identity = self._identity(connection.connection)
+        for active in self._faults.of_connection(*identity, connection.connection.peer):
             do = active.fault.do
             if do in ("pause", "slow_reader"):
                 slower = 0.0 if do == "pause" else active.fault.rate
@@ -253,10 +253,10 @@ class FaultHook:
     def _choose(
         self, connection: FaultyConnection, code: int, direction: str, is_answer: bool, rpc: str = ""
     ) -> ActiveFault | None:
-        who = self._identity(connection.connection)
+        identity = self._identity(connection.connection)
         if is_answer and direction == TO_SERVER:
             code = UNKNOWN  # in an answer it is a response code
-        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.connection.peer, rpc))
+        active = self._faults.choose(Traffic(code, direction, is_answer, *identity, connection.connection.peer, rpc))
         if active is not None:
             self._count(active, connection.connection)
             if active.is_used_up:
@@ -269,13 +269,13 @@ class FaultHook:
         connection: FaultyConnection,
         direction: str,
         act: Callable[[Any], object],
-        what: object,
+        argument: object,
     ) -> None:
         """Act later, and not before earlier delayed frames of this connection: a stream has an order."""
         key = (connection.connection, active.number, direction)
         due = max(self._loop.time() + self._faults.late_by_s(active.fault), self._late.get(key, 0.0))
         self._late[key] = due
-        self._loop.call_at(due, _unless_closed, connection.connection, act, what)
+        self._loop.call_at(due, _unless_closed, connection.connection, act, argument)
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
@@ -305,9 +305,9 @@ class FaultHook:
         self._unreported.clear()
 
 
-def _unless_closed(connection: Connection, act: Callable[[Any], object], what: object) -> None:
+def _unless_closed(connection: Connection, act: Callable[[Any], object], argument: object) -> None:
     if not connection.closed:
-        act(what)
+        act(argument)
 
 
 def _in_heartbeat(body: bytes) -> tuple[str | None, tuple[str, ...]]:

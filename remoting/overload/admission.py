@@ -138,27 +138,27 @@ class Admission(Generic[Item]):
     def next_slice(self, now: float) -> SliceDecision[Item]:
         """Remove the requests of the next slice, and all that are refused or forgotten instead."""
         control, data = self._lanes[Rank.CONTROL], self._lanes[Rank.DATA]
-        taken: SliceDecision[Item] = SliceDecision(
+        decision: SliceDecision[Item] = SliceDecision(
             [], [], [], max(_retry_after_s(control, now), _retry_after_s(data, now))
         )
         kept_for_data = min(len(data.waiting), self._slice // 4)
-        self._take(control, now, self._slice - kept_for_data, taken)
-        self._take(data, now, self._slice, taken)
+        self._take(control, now, self._slice - kept_for_data, decision)
+        self._take(data, now, self._slice, decision)
         if not self._n and self._on_time:
             self.engaged = False
-        return taken
+        return decision
 
-    def _take(self, lane: _Lane[Item], now: float, up_to: int, taken: SliceDecision[Item]) -> None:
-        serve, waiting = taken.serve, lane.waiting
+    def _take(self, lane: _Lane[Item], now: float, up_to: int, decision: SliceDecision[Item]) -> None:
+        serve, waiting = decision.serve, lane.waiting
         standing = now - lane.empty_at > STANDING_QUEUE_S
         allowed_s = lane.target_s if standing else STANDING_QUEUE_S
         while waiting:
             arrived, retry_ends_at, size, item = waiting[0]
             if retry_ends_at <= now:
-                taken.forget.append(item)
+                decision.forget.append(item)
             elif now - arrived > min(allowed_s, (retry_ends_at - arrived) / 2):
                 # Half of the sender's time has to be left for the work itself and for the answer to arrive.
-                taken.refuse.append(item)
+                decision.refuse.append(item)
             elif len(serve) < up_to:
                 serve.append(item)
             else:

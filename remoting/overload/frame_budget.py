@@ -56,14 +56,14 @@ class FrameBudget(Generic[K]):
         admitted: list[K] = []
         in_their_own_way: set[str] = set()
         for key, (length, owner) in self._waiting.items():
-            has = self._of_owner.get(owner, 0)
-            if owner in in_their_own_way or (has and has + length > self._limit_of_one):
+            held_bytes = self._of_owner.get(owner, 0)
+            if owner in in_their_own_way or (held_bytes and held_bytes + length > self._limit_of_one):
                 in_their_own_way.add(owner)
                 continue
             if length > self._left:
                 break
             self._left -= length
-            self._of_owner[owner] = has + length
+            self._of_owner[owner] = held_bytes + length
             admitted.append(key)
         for key in admitted:
             self._admitted[key] = self._waiting.pop(key)

@@ -34,8 +34,8 @@ class OptionSocket(Protocol):
 
 def _tcp(*names: str, value: float) -> list[Option]:
     """The option of TCP with the first of these names that this system has, if it has any."""
-    known = [name for name in names if hasattr(socket, name)]
-    return [(socket.IPPROTO_TCP, getattr(socket, known[0]), int(value))] if known else []
+    supported = [name for name in names if hasattr(socket, name)]
+    return [(socket.IPPROTO_TCP, getattr(socket, supported[0]), int(value))] if supported else []
 
 
 # macOS has another name for the first option.

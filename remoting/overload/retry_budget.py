@@ -51,5 +51,5 @@ class RetryBudget:
         """Seconds that the next request has to wait; 0 for at once. Each call reserves the next slot."""
         if not self._refusals or (now >= self._next_at and now >= self._ends_at):
             return 0.0
-        at = self._next_at = max(now, self._next_at) + RETRY_SPACING_S
-        return at - now
+        retry_at = self._next_at = max(now, self._next_at) + RETRY_SPACING_S
+        return retry_at - now

@@ -68,9 +68,9 @@ class Shares:
     __slots__ = ("_advice", "_limit", "_of", "_on_refused", "refused", "share", "what")
 
     def __init__(
-        self, what: str, limit: int, advice: str, on_refused: Callable[[str], object] = lambda text: None
+        self, resource: str, limit: int, advice: str, on_refused: Callable[[str], object] = lambda text: None
     ) -> None:
-        self.what = what
+        self.what = resource
         self.share = max(1, limit // SHARE_OF_ONE)
         self.refused = 0
         self._limit = limit
@@ -96,20 +96,20 @@ class Shares:
         if sharer.number and self._of.get(sharer.number, 0) + n > self.share:
             raise SystemBusy(self.refuse(sharer, self.of(sharer.number), self._limit))
 
-    def refuse(self, sharer: Sharer, has: int, limit: int) -> str:
+    def refuse(self, sharer: Sharer, n_of_sharer: int, limit: int) -> str:
         """Count a refusal; returns its text."""
         self.refused += 1
         text = (
-            f"{sharer.name} has {has:,} of the {limit:,} {self.what} of this broker, of which one user, or without "
-            f"access control one address, may have a quarter: {self._advice}"
+            f"{sharer.name} has {n_of_sharer:,} of the {limit:,} {self.what} of this broker, of which one user, or "
+            f"without access control one address, may have a quarter: {self._advice}"
         )
         self._on_refused(text)
         return text
 
     def add(self, number: int, n: int = 1) -> None:
         """Count entries of a sharer, even above its share."""
-        if number and (has := self._of.get(number, 0) + n):
-            self._of[number] = has
+        if number and (n_of_sharer := self._of.get(number, 0) + n):
+            self._of[number] = n_of_sharer
         elif number:
             self._of.pop(number, None)
 
@@ -125,7 +125,7 @@ class ShareBook:
         self._on_refused = on_refused
         self.tables: dict[str, Shares] = {}
 
-    def of(self, what: str, limit: int, advice: str) -> Shares:
+    def of(self, resource: str, limit: int, advice: str) -> Shares:
         """Create the shares of a table; `advice` is for a user with a full share."""
-        shares = self.tables[what] = Shares(what, limit, advice, self._on_refused)
+        shares = self.tables[resource] = Shares(resource, limit, advice, self._on_refused)
         return shares

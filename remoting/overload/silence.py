@@ -100,13 +100,13 @@ class SilentPeers:
     def _look(self) -> None:
         self._timer = None
         was_asleep = self._loop.time() > self._due + _ASLEEP_S
-        before, self._seen = self._seen, {}
+        old_seen, self._seen = self._seen, {}
         connections = list(self._connections)
         for connection in connections:
             if connection.lifecycle is None or connection.closed:
                 continue
             connection.lifecycle.look()
-            seen = None if was_asleep else before.get(connection)
+            seen = None if was_asleep else old_seen.get(connection)
             if seen is None or connection.is_held_back or _is_alive(connection, seen):
                 looks = 0
             else:

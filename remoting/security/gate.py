@@ -288,15 +288,15 @@ class Gate:
         if len(proof) * 2 != PROOF_CHARS:
             raise NotAuthenticated(_WRONG)
         user = self._policy.get(connection_state.user)
-        for known in (user.keys if user is not None else ()) or (self._unknown_user,):
-            session = checked_session(known, proof, transcript)
+        for key in (user.keys if user is not None else ()) or (self._unknown_user,):
+            session = checked_session(key, proof, transcript)
             if session is None or user is None:
                 continue
             # Queued before `protect`, which writes it first: the proof is the last frame without a signature.
-            connection.respond(command, {"proof": server_proof(known, transcript).hex()})
+            connection.respond(command, {"proof": server_proof(key, transcript).hex()})
             decoder = RecordDecoder(session.to_server, MsgpackDecoder)
             connection.protect(RecordSigner(session.to_client).sign, decoder)
-            self._log_in(connection, connection_state, user.name, known)
+            self._log_in(connection, connection_state, user.name, key)
             return
         raise NotAuthenticated(_WRONG)
 
@@ -322,11 +322,11 @@ class Gate:
         user = self._policy.get(access_key)
         secret = user.rocketmq_secret if user is not None else ""
         rights = [b64encode(hmac.digest((secret or "nobody").encode(), each, "sha1")) for each in contents]
-        known = self._logged_in.get(connection)
+        login = self._logged_in.get(connection)
         if user is None or not secret or not any([hmac.compare_digest(right, signature.encode()) for right in rights]):
             text = "access key and signature are wrong" if access_key else "access key and signature are missing"
             error = NoPermission(f"{text}: this server has access control, give the client a user's {_CREDENTIALS}")
-        elif known is not None and known.principal.user.name != user.name:
+        elif login is not None and login.principal.user.name != user.name:
             error = NoPermission("this connection belongs to another user: run its clients in separate processes")
         else:
             if (connection_state := self._unauthenticated.get(connection)) is not None:
@@ -364,11 +364,11 @@ class Gate:
 
         return guarded
 
-    def _spend(self, who: Principal, connection: Connection, request: Command) -> None:
+    def _spend(self, principal: Principal, connection: Connection, request: Command) -> None:
         try:
-            who.spend(len(request.body or b""), self._loop.time())
+            principal.spend(len(request.body or b""), self._loop.time())
         except SystemBusy as error:
-            self._report(connection, who.user.name, error)
+            self._report(connection, principal.user.name, error)
             raise
 
     def _check(self, session: _Session, connection: Connection, request: Command) -> None:

@@ -41,17 +41,17 @@ def client_proof(key: Key, transcript: bytes) -> bytes:
     return _xor(client_key, hmac.digest(sha256(client_key).digest(), transcript, "sha256"))
 
 
-def checked_session(known: KeyHash, proof: bytes, transcript: bytes) -> Session | None:
+def checked_session(key: KeyHash, proof: bytes, transcript: bytes) -> Session | None:
     """The session of a client whose proof is right; else None."""
-    client_key = _xor(proof, hmac.digest(known.stored, transcript, "sha256"))
-    if not hmac.compare_digest(sha256(client_key).digest(), known.stored):
+    client_key = _xor(proof, hmac.digest(key.stored, transcript, "sha256"))
+    if not hmac.compare_digest(sha256(client_key).digest(), key.stored):
         return None
     return make_session(client_key, transcript)
 
 
-def server_proof(known: KeyHash, transcript: bytes) -> bytes:
+def server_proof(key: KeyHash, transcript: bytes) -> bytes:
     """The proof of a server that it has this hash, and so is one of the cluster."""
-    return hmac.digest(known.server, transcript, "sha256")
+    return hmac.digest(key.server, transcript, "sha256")
 
 
 def make_session(client_key: bytes, transcript: bytes) -> Session:
@@ -62,5 +62,5 @@ def make_session(client_key: bytes, transcript: bytes) -> Session:
     )
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))

@@ -92,12 +92,12 @@ class Key:
         return cls(user, bytes.fromhex(secret))
 
 
-def equal_secrets(given: str, secret: str) -> bool:
+def equal_secrets(candidate: str, secret: str) -> bool:
     """Whether a text from a peer is the secret; the time it takes does not depend on where they differ.
 
     A header of HTTP may hold any byte; bytes that are not UTF-8 appear in the text as half a surrogate pair.
     """
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
+    return hmac.compare_digest(candidate.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def check_user(name: str) -> str:

@@ -101,12 +101,12 @@ class Rights:
 
     def _topic(self, right: Right, topic: str) -> bool:
         if topic.startswith(RETRY_PREFIX):
-            wanted = Right.MANAGE_GROUP if right is Right.MANAGE_TOPIC else Right.KNOW_GROUP
-            return self._group(wanted, topic.removeprefix(RETRY_PREFIX))
+            needed_right = Right.MANAGE_GROUP if right is Right.MANAGE_TOPIC else Right.KNOW_GROUP
+            return self._group(needed_right, topic.removeprefix(RETRY_PREFIX))
         if topic.startswith(DLQ_PREFIX):
-            known = (Right.CONSUME, Right.CONSUME_OR_MANAGE, Right.KNOW)
-            wanted = Right.KNOW_GROUP if right in known else Right.MANAGE_GROUP
-            return self._group(wanted, topic.removeprefix(DLQ_PREFIX))
+            use_rights = (Right.CONSUME, Right.CONSUME_OR_MANAGE, Right.KNOW)
+            needed_right = Right.KNOW_GROUP if right in use_rights else Right.MANAGE_GROUP
+            return self._group(needed_right, topic.removeprefix(DLQ_PREFIX))
         if is_system_topic(topic):
             if right is Right.MANAGE_TOPIC:
                 return False

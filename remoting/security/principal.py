@@ -33,9 +33,9 @@ class Quota:
         full = self.rate * QUOTA_BURST_S
         self._tokens = min(full, self._tokens + (now - self._filled_at) * self.rate)
         self._filled_at = now
-        wanted = min(n, full)
-        if self._tokens < wanted - 1e-9:
-            return (wanted - self._tokens) / self.rate
+        n_needed = min(n, full)
+        if self._tokens < n_needed - 1e-9:
+            return (n_needed - self._tokens) / self.rate
         self._tokens -= n
         return 0.0
 
@@ -65,18 +65,18 @@ class Principal:
         self._bytes = _quota(self._bytes, rights.bytes_per_s)
         self.has_quota = self._requests is not None or self._bytes is not None
 
-    def check(self, request: str, wanted: Iterable[RequiredRight]) -> None:
+    def check(self, request: str, needed_rights: Iterable[RequiredRight]) -> None:
         """Check that its rights include all rights that a request takes.
 
         Raises:
             NoPermission: they do not; the error names the missing right.
         """
-        for right, name in wanted:
+        for right, name in needed_rights:
             if not self.user.rights.allow(right, name):
-                what = f"{right.value} {short_text(name)}" if name else right.value
+                missing_right = f"{right.value} {short_text(name)}" if name else right.value
                 raise NoPermission(
-                    f"user {self.user.name!r} may not {request}: it lacks the right: {what}. The administrator of the "
-                    "cluster's access file can grant it"
+                    f"user {self.user.name!r} may not {request}: it lacks the right: {missing_right}. The "
+                    "administrator of the cluster's access file can grant it"
                 )
 
     def permit(self, key: object) -> None:
@@ -100,7 +100,7 @@ class Principal:
             raise error
 
 
-def _quota(before: Quota | None, rate: float) -> Quota | None:
+def _quota(old: Quota | None, rate: float) -> Quota | None:
     if not rate:
         return None
-    return before if before is not None and before.rate == rate else Quota(rate)
+    return old if old is not None and old.rate == rate else Quota(rate)

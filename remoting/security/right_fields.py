@@ -85,7 +85,7 @@ def right_fields(schema: RequestSchema) -> RightFields:
     """Return the fields of a schema that take a right."""
     header = tuple(field for field in schema.fields if field.right not in (None, Right.OWN))
     owned = tuple(field for field in schema.fields if field.right is Right.OWN)
-    columns = tuple((at, column) for at, column in enumerate(schema.columns) if column.right is not None)
+    columns = tuple((index, column) for index, column in enumerate(schema.columns) if column.right is not None)
     names = {field.name: field for field in schema.names if field.right is not None}
     asks_nothing = not (header or owned or columns or names)
     return RightFields(
@@ -121,15 +121,15 @@ def required_rights(request: Command) -> Iterator[RequiredRight]:
                 yield field.right, name
     if need.columns:
         rows = rows_of(request)
-        for at, column in need.columns:
-            for name in dict.fromkeys(row[at] for row in rows):
+        for index, column in need.columns:
+            for name in dict.fromkeys(row[index] for row in rows):
                 assert column.right is not None, "that is what these columns have"
                 yield column.right, name
     if need.names:
         for field_name, name in _READERS[request.code](request):
-            named = need.names.get(field_name)
-            if named is not None and named.right not in (None, Right.OWN):
-                yield named.right, name
+            field_need = need.names.get(field_name)
+            if field_need is not None and field_need.right not in (None, Right.OWN):
+                yield field_need.right, name
 
 
 def is_decided_by_header(request: Command) -> bool:
@@ -149,9 +149,9 @@ def claimed_ids(request: Command) -> list[str]:
     ids = [id_name(field, request.header[field.name]) for field in need.owned if field.name in request.header]
     if need.names:
         for field_name, name in _READERS[request.code](request):
-            named = need.names.get(field_name)
-            if named is not None and named.right is Right.OWN:
-                ids.append(id_name(named, name))
+            field_need = need.names.get(field_name)
+            if field_need is not None and field_need.right is Right.OWN:
+                ids.append(id_name(field_need, name))
     return ids
 
 

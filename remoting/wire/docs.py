@@ -114,8 +114,8 @@ def byte_rows(command: Command) -> list[tuple[bytes, str]]:
         (msgpack.Packer().pack_map_header(len(command.header)), f"header: map of {len(command.header)}"),
     ]
     for key, value in command.header.items():
-        shown = f'"{value}"' if isinstance(value, str) else value
-        rows += [(msgpack.packb(key), f'key "{key}"'), (msgpack.packb(value), f"value {shown}")]
+        value_text = f'"{value}"' if isinstance(value, str) else value
+        rows += [(msgpack.packb(key), f'key "{key}"'), (msgpack.packb(value), f"value {value_text}")]
     rows.append((msgpack.packb(command.body), "body: nil" if command.body is None else f"body: {command.body!r}"))
     assert b"".join(part for part, _ in rows) == frame, "the rows must be the frame"
     return rows

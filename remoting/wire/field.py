@@ -108,7 +108,7 @@ class Field:
 
     @property
     def title(self) -> str:
-        """Its name as words."""
+        """The name of the field as words."""
         return self.name.replace("_", " ")
 
 
@@ -146,7 +146,9 @@ class RequestSchema:
 
         It has its own request code: a broker of an earlier version would ignore a new field, and return everything.
         """
-        return replace(self, purpose=purpose, fields=tuple(SQL if one is TAG_HASHES else one for one in self.fields))
+        return replace(
+            self, purpose=purpose, fields=tuple(SQL if field is TAG_HASHES else field for field in self.fields)
+        )
 
     @property
     def receiver(self) -> str:
@@ -166,12 +168,12 @@ class RequestSchema:
     def rows_text(self) -> str:
         """Return a description of the rows, e.g. `array of [topic, queue id], at most 16384`."""
         assert self.rows is not None, "the body has no rows"
-        most = f", at most {self.max_rows}" if self.max_rows else ""
+        limit_text = f", at most {self.max_rows}" if self.max_rows else ""
         if isinstance(self.rows, Field):
-            return f"array of {self.rows.title}s{most}"
+            return f"array of {self.rows.title}s{limit_text}"
         columns = [f"[{column.title}, ...]" if column.type is list else column.title for column in self.rows]
         lists = [f" {column.title}s" for column in self.rows if column.type is list]
-        return f"array of [{', '.join(columns)}]{most}{''.join(lists)}"
+        return f"array of [{', '.join(columns)}]{limit_text}{''.join(lists)}"
 
 
 TOPIC = Field("topic", str, "topic name", noun=Noun.TOPIC)

@@ -103,8 +103,8 @@ def _check_items(code: int, field: Field, values: list[Any]) -> None:
         raise InvalidParameter(f"{_field(code, field.name)} must be a list of numbers, each {range_text(*bounds)}")
 
 
-def _too_long(code: int, name: str, most: int) -> InvalidParameter:
-    return InvalidParameter(f"{_field(code, name)} may have at most {most} characters")
+def _too_long(code: int, name: str, max_chars: int) -> InvalidParameter:
+    return InvalidParameter(f"{_field(code, name)} may have at most {max_chars} characters")
 
 
 def _field(code: int, name: str) -> str:

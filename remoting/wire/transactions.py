@@ -9,19 +9,22 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, QUEUE, TOPIC, Effect, Field, Noun, RequestSchema, Right
 
 _GROUP = Field("group", str, "producer group", noun=Noun.GROUP)
-_MEMBER = _GROUP.requires(Right.MEMBER)
+_MEMBER_GROUP = _GROUP.requires(Right.MEMBER)
 _SENDER = Field(
     "client_id", str, "the sender, if several clients share its connection", required=False, noun=Noun.CLIENT
 ).requires(Right.OWN)
-_IN_GROUP = "the broker looks for it in the group, to which the request takes a right"
-_HALF = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
+_WHY_NO_RIGHT = (
+    "the broker looks only among the half messages of the producer group, and the request needs a right to that group"
+)
+_HALF_OFFSET = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
+# RocketMQ: MessageSysFlag.TRANSACTION_COMMIT_TYPE and TRANSACTION_ROLLBACK_TYPE.
 _STATE = Field("state", int, "0 unknown, 8 commit, 12 rollback")
 
 TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_HALF_MESSAGE: RequestSchema(
         "producer -> broker",
-        "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
-        (_MEMBER, _SENDER),
+        "Store half messages; each begins one transaction. No consumer gets one before it is committed.",
+        (_MEMBER_GROUP, _SENDER),
         rows=(
             Field("topic", str, "where a commit publishes it", noun=Noun.TOPIC).requires(Right.PRODUCE),
             Field("queue_id", int, "queue of that topic on this broker", minimum=0),
@@ -29,35 +32,39 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "check_after_ms",
                 int,
-                "time until the first check of it; -1 for the broker's own time",
+                "milliseconds until the first check of the transaction; -1 for the default of the broker",
                 minimum=-1,
                 maximum=int(MAX_TRANSACTION_TIMEOUT_S * 1000),
             ),
             Field(
-                "payload", bytes, "see `model/message.py`; with access control its topic has to be the topic of its row"
+                "payload",
+                bytes,
+                "see `model/message.py`; with access control, its topic equals the `topic` of this row",
             ),
         ),
         max_rows=MAX_BATCH_MESSAGES,
-        answer="once they are stored: header `offset` of the first, the others follow; END_TRANSACTION names it",
+        answer="once all are stored: header `offset` is the offset of the first half message; the next ones have the "
+        "next offsets. END_TRANSACTION names a transaction by its offset",
         effect=Effect.APPENDS,
     ),
     RequestCode.END_TRANSACTION: RequestSchema(
         "producer -> broker",
         "End transactions: commit or roll back their half messages, or leave them open. Repeating it changes nothing.",
         (
-            _MEMBER,
-            Field("from_check", bool, "whether it answers checks", required=False),
+            _MEMBER_GROUP,
+            Field("from_check", bool, "whether this request answers checks", required=False),
             _SENDER,
         ),
         rows=(
-            replace(_HALF, noun=Noun.TRANSACTION).freely(_IN_GROUP),
+            replace(_HALF_OFFSET, noun=Noun.TRANSACTION).freely(_WHY_NO_RIGHT),
             Field("message_id", str, "id of the message, which has to be at that offset", noun=Noun.TRANSACTION).freely(
-                _IN_GROUP
+                _WHY_NO_RIGHT
             ),
             _STATE,
         ),
         max_rows=MAX_BATCH_MESSAGES,
-        answer="once it is stored; body: msgpack array of the outcome of each: 0 done, 1 ended before, 2 not found",
+        answer="once all ends are stored; body: msgpack array with one outcome for each row: 0 done, 1 ended before, "
+        "2 not found",
         effect=Effect.APPENDS,
     ),
     RequestCode.CHECK_TRANSACTION_STATE: RequestSchema(
@@ -65,7 +72,12 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "This half message was not ended in time: what became of its transaction? The producer answers by "
         "END_TRANSACTION.",
         (
-            *(_GROUP, TOPIC, QUEUE, _HALF, Field("n", int, "number of this check, from 1", minimum=1), CAUSE),
+            _GROUP,
+            TOPIC,
+            QUEUE,
+            _HALF_OFFSET,
+            Field("n", int, "number of this check, from 1", minimum=1),
+            CAUSE,
             Field("client_id", str, "the producer that is asked", required=False, noun=Noun.CLIENT),
         ),
         body="payload (see `model/message.py`)",
@@ -73,8 +85,8 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_ALL_PRODUCER_INFO: RequestSchema(
         "admin -> broker",
         "Every producer group with a member or an open transaction.",
-        answer="body: msgpack array of [group, members, open transactions, age of the oldest in seconds, those that "
-        "wait for a producer that can be asked]",
+        answer="body: msgpack array of [group, members, open transactions, age of the oldest in seconds, open "
+        "transactions that no connected producer can be asked about]",
         right=Right.ADMIN,
         effect=Effect.READS,
     ),

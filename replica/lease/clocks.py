@@ -30,5 +30,5 @@ class ClockWatch:
 
     def looked(self, now: float, wall_ms: float) -> bool:
         """Compare the clocks; returns whether they moved apart since the last call: one of them stood or was set."""
-        before, self._apart_s = self._apart_s, wall_ms / 1000 - now
-        return abs(self._apart_s - before) > APART_S
+        old_apart_s, self._apart_s = self._apart_s, wall_ms / 1000 - now
+        return abs(self._apart_s - old_apart_s) > APART_S

@@ -49,7 +49,7 @@ class HeldLease:
 
     @property
     def lease_s(self) -> float:
-        """Its length, in seconds."""
+        """The length of the lease, in seconds."""
         return self._lease.lease_s
 
     def holds(self) -> bool:
@@ -77,12 +77,12 @@ class HeldLease:
         self._update(self.clock())
 
     def _update(self, now: float) -> None:
-        before, self.ends_at = self.ends_at, self._lease.ends_at(self._waits_for)
+        old_ends_at, self.ends_at = self.ends_at, self._lease.ends_at(self._waits_for)
         if now < self.ends_at:
             if self._has_lapsed:
                 self._has_lapsed = False
-            elif self.ends_at != before != ALWAYS:
-                self._note_margin(now, before - now)
+            elif self.ends_at != old_ends_at != ALWAYS:
+                self._note_margin(now, old_ends_at - now)
 
     def _note_margin(self, now: float, margin_s: float) -> None:
         """Record how much of the lease was left when it was renewed."""

@@ -71,5 +71,5 @@ def rank_delay_s(replica_id: int, candidates: Sequence[int], *, lacks: bool) -> 
 
     `candidates` are the replicas that may be elected, ascending.
     """
-    place = candidates.index(replica_id) if replica_id in candidates else len(candidates)
-    return RANK_S * (place + (len(candidates) if lacks else 0))
+    position = candidates.index(replica_id) if replica_id in candidates else len(candidates)
+    return RANK_S * (position + (len(candidates) if lacks else 0))

@@ -84,14 +84,14 @@ class Candidate:
 
     def saw(self, row: ReplicaSet) -> None:
         """Act on the newest row: another master gets time to begin; without a master this replica stands at once."""
-        before = self._row
+        old_row = self._row
         if row.master == self._membership.replica_id:
             return
         self._row = row
         has_master = row.master != NO_MASTER
         if not has_master and row.has_settled:
             self.released("the set had no master")
-        elif before is None or (before.epoch, before.stopped_epoch) != (row.epoch, row.stopped_epoch):
+        elif old_row is None or (old_row.epoch, old_row.stopped_epoch) != (row.epoch, row.stopped_epoch):
             self._cause = f"the lease of replica {row.master} was over" if has_master else "the set had no master"
             waits = has_master and not row.has_settled
             self._promise.give(self._clock(), begins_in_s=POLL_S + length_s(row.lease_ms / 1000) if waits else 0.0)
@@ -104,11 +104,11 @@ class Candidate:
 
     def due_at(self) -> float:
         """When this replica stands, if nothing changes; `NEVER` if it may not."""
-        row, own = self._membership.row, self._membership.replica_id
-        if own == row.master or not (own in row.in_sync or self._accepts_loss) or not self._is_fit():
+        row, own_id = self._membership.row, self._membership.replica_id
+        if own_id == row.master or not (own_id in row.in_sync or self._accepts_loss) or not self._is_fit():
             return NEVER
         candidates = [each for each in row.in_sync if each != row.master]
-        return self._promise.stands_at(row.lease_ms / 1000) + rank_delay_s(own, candidates, lacks=self._lacks())
+        return self._promise.stands_at(row.lease_ms / 1000) + rank_delay_s(own_id, candidates, lacks=self._lacks())
 
     async def wait_due(self) -> None:
         """Wait until this replica has to stand. Raises: as `Membership.refresh`. Cancellation: harmless."""
@@ -133,17 +133,17 @@ class Candidate:
         Cancellation: it may be the master.
         """
         membership, row = self._membership, self._membership.row
-        own, silent_since = membership.replica_id, self._promise.given_at
+        own_id, silent_since = membership.replica_id, self._promise.given_at
         if self.due_at() > self._clock():
             return
-        logger.warning("%s: replica %d stands for election: %s", row.name, own, self._cause)
+        logger.warning("%s: replica %d stands for election: %s", row.name, own_id, self._cause)
 
         def take_over(current: ReplicaSet) -> ReplicaSet:
             if current.stopped_epoch != row.stopped_epoch:
                 return current  # the master has begun
-            return took_over(current, own, epoch=row.epoch, accept_loss=self._accepts_loss)
+            return took_over(current, own_id, epoch=row.epoch, accept_loss=self._accepts_loss)
 
-        if (await membership.change(take_over)).master == own:
+        if (await membership.change(take_over)).master == own_id:
             self.election = Election(self._cause, silent_since)
 
     async def wait_free(self) -> None:
@@ -157,10 +157,10 @@ class Candidate:
 
         Raises: as `Membership.change`. Cancellation: the row may have that this replica begins.
         """
-        membership, before = self._membership, self._row
+        membership, old_row = self._membership, self._row
         row, since = membership.row, self._promise.given_at
         epoch = row.epoch
-        was_handed_over = self._cause == HANDED_OVER or (before is not None and before.master != NO_MASTER)
+        was_handed_over = self._cause == HANDED_OVER or (old_row is not None and old_row.master != NO_MASTER)
         cause = HANDED_OVER if was_handed_over and (row.has_settled or self._cause == HANDED_OVER) else "operator"
         if not row.has_settled:
             if cause != HANDED_OVER:

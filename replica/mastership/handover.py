@@ -60,13 +60,13 @@ async def hand_over(
     Cancellation: the master serves on, or is deposed already.
     """
     row = membership.row
-    epoch, own = row.epoch, membership.replica_id
+    epoch, own_id = row.epoch, membership.replica_id
     target = to or min(master.targets(), default=0)
     if not target:
         raise ReplicaNotInSync(
             f"no other replica of set {row.name} is connected and in sync: wait until one has caught up"
         )
-    handed_over(row, target, by=own, epoch=epoch, leaves=leaves)  # refused before anybody has to wait
+    handed_over(row, target, by=own_id, epoch=epoch, leaves=leaves)  # refused before anybody has to wait
     if target not in master.targets():
         raise ReplicaNotInSync(f"replica {target} of set {row.name} is not connected to the master: start it, or wait")
     master.refuse(NotMaster(f"{row.name} hands over to replica {target}: try again", "", epoch))
@@ -75,24 +75,24 @@ async def hand_over(
         try:
             begin_segment()
         except StoreError as error:
-            logger.warning("%s: replica %d hands over without a new segment: %s", row.name, own, error)
+            logger.warning("%s: replica %d hands over without a new segment: %s", row.name, own_id, error)
         await master.wait_committed(timeout_s)
     except BaseException as error:  # a cancellation too: nothing is handed over yet, so this master serves on
         master.refuse(None)
         if isinstance(error, TimeoutError):
             raise ReplicationTimeout(
-                f"the replicas of {row.name} did not get everything within {timeout_s:g} s, so replica {own} serves "
+                f"the replicas of {row.name} did not get everything within {timeout_s:g} s, so replica {own_id} serves "
                 f"on: see 'rlab broker replicas {row.name}'"
             ) from None
         raise
     try:
-        new = await membership.change(lambda now: handed_over(now, target, by=own, epoch=epoch, leaves=leaves))
+        new = await membership.change(lambda now: handed_over(now, target, by=own_id, epoch=epoch, leaves=leaves))
     except RlabError:
         # Refused: this handover was certainly not made. A cancellation leaves it open, and then nothing is served.
-        if (membership.row.master, membership.row.epoch) == (own, epoch):
+        if (membership.row.master, membership.row.epoch) == (own_id, epoch):
             master.refuse(None)
         raise
     master.refuse(NotMaster(f"replica {target} is the master now", new.master_address or "", new.epoch))
     master.announce_handover(new)
-    logger.warning("%s: replica %d has handed over to replica %d, epoch %d", row.name, own, target, new.epoch)
+    logger.warning("%s: replica %d has handed over to replica %d, epoch %d", row.name, own_id, target, new.epoch)
     return new

@@ -53,11 +53,13 @@ class EtcdRegister:
         ConfigError, NotAuthenticated, NoPermission: by each call, see `EtcdGateway`.
     """
 
-    def __init__(self, place: EtcdPlace, *, rng: Random | None = None, timeout_s: float = REGISTER_TIMEOUT_S) -> None:
-        self._gateway = EtcdGateway(place, timeout_s=timeout_s)
+    def __init__(
+        self, location: EtcdPlace, *, rng: Random | None = None, timeout_s: float = REGISTER_TIMEOUT_S
+    ) -> None:
+        self._gateway = EtcdGateway(location, timeout_s=timeout_s)
         self._rng = rng or Random()
-        self._id_key = f"/{place.prefix}/register"
-        self._rows_prefix = f"/{place.prefix}/sets/"
+        self._id_key = f"/{location.prefix}/register"
+        self._rows_prefix = f"/{location.prefix}/sets/"
 
     async def __aenter__(self) -> EtcdRegister:
         await self._gateway.__aenter__()
@@ -80,8 +82,8 @@ class EtcdRegister:
         """See `Register.rows`."""
         register, entries = await self._all()
         register_id = self._id(register)
-        found = [row for row in (self._row(entry, register_id) for entry in entries) if row is not None]
-        return sorted(found, key=lambda row: row.name)
+        rows = [row for row in (self._row(entry, register_id) for entry in entries) if row is not None]
+        return sorted(rows, key=lambda row: row.name)
 
     async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
         """See `Register.write`."""
@@ -105,8 +107,10 @@ class EtcdRegister:
             register, entry, _n_rows = await self._read_set(name)
             current = self._row(entry, self._id(register))
             if current is None or current.version != expected_version:
-                found = "has no row" if current is None else f"has version {current.version} and not {expected_version}"
-                raise SetChanged(f"set {name} {found}", current)
+                actual = (
+                    "has no row" if current is None else f"has version {current.version} and not {expected_version}"
+                )
+                raise SetChanged(f"set {name} {actual}", current)
             key = _text(self._rows_prefix + name)
             if await self._applied(name, register, entry, [{"request_delete_range": {"key": key}}]):
                 return
@@ -124,15 +128,15 @@ class EtcdRegister:
 
         Cancellation: as for RegisterUnavailable.
         """
-        register_id, wanted = restored_rows(rows)
-        values = {self._rows_prefix + row.name: row.to_wire() for row in wanted}
+        register_id, restored = restored_rows(rows)
+        values = {self._rows_prefix + row.name: row.to_wire() for row in restored}
         register, entries = await self._all()
         if register.revision or not {entry.value for entry in entries} <= set(values.values()):
             raise ConfigError(
                 f"{self._gateway.place} has a register already: name another prefix, or remove its keys from etcd"
             )
         puts = [_put(key, value) for key, value in values.items()]
-        batches = [puts[at : at + _ROWS_AT_ONCE] for at in range(0, len(puts), _ROWS_AT_ONCE)]
+        batches = [puts[start : start + _ROWS_AT_ONCE] for start in range(0, len(puts), _ROWS_AT_ONCE)]
         for batch in [*batches, [_put(self._id_key, str(register_id).encode())]]:
             if not await self._applied("", register, _NOT_THERE, batch):
                 raise ConfigError(f"another process has made a register in {self._gateway.place} meanwhile")
@@ -164,12 +168,12 @@ class EtcdRegister:
         """Read several ranges at one moment: for each the entries, and the number of keys."""
         answer = await self._gateway.read({"success": [{"request_range": each} for each in ranges]})
         try:
-            found = [_entries(each["response_range"]) for each in answer["responses"]]
-            if len(found) != len(ranges):
-                raise ValueError(f"{len(found)} answers to {len(ranges)} questions")
+            entries = [_entries(each["response_range"]) for each in answer["responses"]]
+            if len(entries) != len(ranges):
+                raise ValueError(f"{len(entries)} answers to {len(ranges)} questions")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise RegisterUnavailable(f"the answer of etcd is not one of a transaction: {error!r}") from error
-        return found
+        return entries
 
     async def _applied(self, name: str, register: _Entry, entry: _Entry, operations: Sequence[dict[str, Any]]) -> bool:
         """Apply a change if both keys still are as they were read; returns whether it was applied."""

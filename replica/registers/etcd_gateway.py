@@ -63,20 +63,20 @@ class EtcdGateway:
 
     def __init__(
         self,
-        place: EtcdPlace,
+        location: EtcdPlace,
         *,
         timeout_s: float = REGISTER_TIMEOUT_S,
         login: Callable[[], tuple[str, str] | None] = etcd_login,
     ) -> None:
-        self.place = place
-        self._share_s = timeout_s / len(place.endpoints)
+        self.place = location
+        self._share_s = timeout_s / len(location.endpoints)
         self._login = login
         self._tls = etcd_tls()
         self._first = 0  # index of the member that is asked first
         self._token: str | None = None
         self._session: aiohttp.ClientSession
         if self._tls is None and login() is not None:
-            for endpoint in place.endpoints:
+            for endpoint in location.endpoints:
                 if not is_loopback(parse_address(endpoint)[0]):
                     logger.warning("the password for etcd is sent to %s without TLS: set %s", endpoint, TLS_CA)
 
@@ -162,13 +162,13 @@ class EtcdGateway:
             raise _NoAnswer(f"the connection failed: {error or type(error).__name__}{hint}") from error
         return self._checked(endpoint, answer.status, _parsed(body), path)
 
-    def _checked(self, endpoint: str, status: int, found: dict[str, Any] | str, path: str) -> dict[str, Any]:
+    def _checked(self, endpoint: str, status: int, answer: dict[str, Any] | str, path: str) -> dict[str, Any]:
         """The document of an answer, or its error."""
         if status == _OK:
-            if isinstance(found, str):
-                raise _NoAnswer(f"its answer is not a JSON object: {short_repr(found)}")
-            return found
-        text = found if isinstance(found, str) else str(found.get("message") or found.get("error") or found)
+            if isinstance(answer, str):
+                raise _NoAnswer(f"its answer is not a JSON object: {short_repr(answer)}")
+            return answer
+        text = answer if isinstance(answer, str) else str(answer.get("message") or answer.get("error") or answer)
         if path == _AUTHENTICATE and _NOT_ENABLED in text:
             logger.warning("etcd at %s has no authentication: %s is not needed", endpoint, USER)
             return {}
@@ -203,7 +203,7 @@ def _parsed(body: bytes) -> dict[str, Any] | str:
     """The JSON object in a body, or the text in its place."""
     text = body.decode(errors="replace").strip()
     try:
-        found: Any = json.loads(text)
+        parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return found if isinstance(found, dict) else text
+    return parsed if isinstance(parsed, dict) else text

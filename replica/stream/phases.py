@@ -184,7 +184,7 @@ class ReplicaPhases:
         self.sent_n, self.sent_position, self._sent_at = n, position, now
 
     def acknowledged(self, now: float, number: int, crc: int, received: int = 0) -> bool:
-        """It has applied all frames up to a number; False, and nothing has moved, if it names no such frame.
+        """Record that the replica has applied all frames up to a number; False if it names no such frame.
 
         `received` is the newest frame that it has, applied or not: a disk that is slow must not end a lease. The number
         of the last acknowledgement again is a sign of life.
@@ -231,7 +231,7 @@ class ReplicaPhases:
         self._following_since = NEVER
 
     def left_in_sync_set(self, now: float, in_sync_since: float) -> None:
-        """It was removed from the in-sync set, and has to be stable for some time before it is added again.
+        """Record that the replica left the in-sync set. It has to be stable for some time before it is added again.
 
         Each time for longer, as long as it is the same process: one that was stopped or killed is not a slow one.
         """

@@ -166,15 +166,15 @@ class ReplicaSender(ReplicatingFeature):
     def progress(self) -> list[ReplicaProgress]:
         """Return how far each other replica is."""
         now, written = self._loop.time(), self._core.store.written_position
-        found = []
+        all_progress = []
         for member in self.row.members:
             replica = self._replicas.get(member.replica_id)
             if replica is None:
                 continue
             since = self._commit.waiting_since(replica.acked_n)
             is_in_sync = member.replica_id in self.row.in_sync
-            found.append(replica.progress(now, member.address, written, since, is_in_sync=is_in_sync))
-        return found
+            all_progress.append(replica.progress(now, member.address, written, since, is_in_sync=is_in_sync))
+        return all_progress
 
     def announce_handover(self, row: ReplicaSet) -> None:
         """Send the new epoch and master to all connected replicas, which read the register then."""
@@ -340,11 +340,11 @@ class ReplicaSender(ReplicatingFeature):
         self._core.driver.wake_by(self.next_deadline())
 
     def _record_changes(self) -> None:
-        before, self._recorded = self._recorded, self.row.in_sync
+        old_in_sync, self._recorded = self._recorded, self.row.in_sync
         for replica_id in self.row.in_sync:
-            if replica_id not in before:
+            if replica_id not in old_in_sync:
                 self._core.emit(EventKind.REPLICA_IN_SYNC, n=replica_id)
-        for replica_id in before:
+        for replica_id in old_in_sync:
             if replica_id not in self.row.in_sync:
                 self._core.emit(EventKind.REPLICA_REMOVED, n=replica_id, detail=self._keeper.reason)
 

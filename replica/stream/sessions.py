@@ -26,11 +26,11 @@ class Sessions:
         by_replica: the sessions whose streams have begun, by replica id.
     """
 
-    def __init__(self, name: str, kept: KeptChanges, ended: Callable[[], None]) -> None:
+    def __init__(self, name: str, kept: KeptChanges, on_ended: Callable[[], None]) -> None:
         self.by_replica: dict[int, ReplicaSession] = {}
         self._name = name
         self._kept = kept
-        self._ended = ended
+        self._ended = on_ended
         self._by_connection: dict[Connection, ReplicaSession] = {}
 
     def __iter__(self) -> Iterator[ReplicaSession]:
@@ -52,9 +52,9 @@ class Sessions:
     def begin(self, session: ReplicaSession, now: float) -> None:
         """Begin the stream of a session; an earlier one of the same replica ends."""
         replica_id = session.replica.replica_id
-        before = self.by_replica.get(replica_id)
-        if before is not None:
-            self._remove(before, now)
+        old_session = self.by_replica.get(replica_id)
+        if old_session is not None:
+            self._remove(old_session, now)
         self.by_replica[replica_id] = session
         session.begin()
         logger.info("%s: replica %d follows from position %d on", self._name, replica_id, session.position)

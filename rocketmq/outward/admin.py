@@ -64,15 +64,15 @@ def broker_info(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         StockCall(_GET_ALL_TOPICS),
         StockCall(_GET_ALL_GROUPS),
     ]
-    said = parse_json_body(runtime)["table"]
+    table = parse_json_body(runtime)["table"]
     topics = sorted(parse_json_body(configs)["topicConfigTable"].items())
     answers = yield from run_calls([StockCall(_TOPIC_STATS, {"topic": name}) for name, _ in topics])
     rows = []
     for (name, config), stats in zip(topics, answers, strict=True):
         read, write = queue_count(config["readQueueNums"]), queue_count(config["writeQueueNums"])
         held = {} if stats.code else index_by_queue(parse_json_body(stats).get("offsetTable") or {})
-        found = (held.get((name, queue_id), {}) for queue_id in range(max(read, write)))
-        ranges = [[int(each.get("minOffset", 0)), int(each.get("maxOffset", 0))] for each in found]
+        offsets_of = (held.get((name, queue_id), {}) for queue_id in range(max(read, write)))
+        ranges = [[int(each.get("minOffset", 0)), int(each.get("maxOffset", 0))] for each in offsets_of]
         rows.append([name, read, write, int(config["perm"]) & READ_WRITE, ranges])
     return TranslatedAnswer(
         {},
@@ -80,7 +80,7 @@ def broker_info(server: Server, header: dict[str, Any], body: bytes) -> Steps:
             {
                 "name": server.cluster.name_of(server.address),
                 "cluster": "",
-                "uptime_s": _uptime_s(str(said["runtime"])),
+                "uptime_s": _uptime_s(str(table["runtime"])),
                 "topics": rows,
                 "groups": len(_settings(groups)),
                 **{"held_pulls": 0, "producers": 0, "events_dropped": 0, "quirks": []},
@@ -103,9 +103,9 @@ def groups(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The settings of one group."""
     [answer] = yield [StockCall(_GET_ALL_GROUPS)]
-    found = _settings(answer).get(header["group"])
-    settings = found or GroupSettings()
-    return TranslatedAnswer({"is_set": found is not None, **settings.added}, pack_body(settings.to_wire()))
+    group_settings = _settings(answer).get(header["group"])
+    settings = group_settings or GroupSettings()
+    return TranslatedAnswer({"is_set": group_settings is not None, **settings.added}, pack_body(settings.to_wire()))
 
 
 def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -113,23 +113,23 @@ def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": header["group"]})]
     if answer.code == _NOT_ONLINE:
         raise GroupNotExist(f"group {header['group']!r} has no members here")
-    found = parse_json_body(answer)
-    kind = str(found.get("consumeType") or "CONSUME_PASSIVELY").removeprefix("CONSUME_")
+    fields = parse_json_body(answer)
+    kind = str(fields.get("consumeType") or "CONSUME_PASSIVELY").removeprefix("CONSUME_")
     data = ConsumerData(
         group=header["group"],
         consume_type=ConsumeType(kind),
-        model=MessageModel(found.get("messageModel") or "CLUSTERING"),
+        model=MessageModel(fields.get("messageModel") or "CLUSTERING"),
         consume_from=ConsumeFrom.LAST_OFFSET,
         strategy=_STRATEGY,
         subscriptions=tuple(
             make_subscription(topic, each.get("subString") or "*", 0)
-            for topic, each in sorted(found["subscriptionTable"].items())
+            for topic, each in sorted(fields["subscriptionTable"].items())
         ),
         session_timeout_s=MEMBER_EXPIRY_S,
     )
     common = {"expires_in_s": MEMBER_EXPIRY_S, "consumer": data.to_wire(), "queues": []}
     members = [
-        {"client_id": each["clientId"], "address": each["clientAddr"], **common} for each in found["connectionSet"]
+        {"client_id": each["clientId"], "address": each["clientAddr"], **common} for each in fields["connectionSet"]
     ]
     return TranslatedAnswer({}, pack_body({"version": 0, "created_ms": 0, "members": members}))
 
@@ -138,13 +138,13 @@ def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The progress of a group on each queue of this broker."""
     fields = {"consumerGroup": header["group"], **({"topic": header["topic"]} if header.get("topic") else {})}
     [answer] = yield [StockCall(RequestCode.GET_CONSUME_STATS, fields)]
-    known = index_by_queue(parse_json_body(answer).get("offsetTable") or {})
-    queues = sorted(known)
+    by_queue = index_by_queue(parse_json_body(answer).get("offsetTable") or {})
+    queues = sorted(by_queue)
     ranges = yield from _ranges(header["group"], queues)
     owners = yield from _owners(header["group"])
     rows = [
-        [*queue, *limits, -1 if before is None else before, owners.get(queue, ""), 0]
-        for queue, *limits, before in ranges
+        [*queue, *limits, -1 if committed is None else committed, owners.get(queue, ""), 0]
+        for queue, *limits, committed in ranges
     ]
     return TranslatedAnswer({}, pack_body(rows))
 
@@ -155,9 +155,9 @@ def _owners(group: str) -> Calls[dict[tuple[str, int], str]]:
     ids = [] if answer.code else parse_json_body(answer)["consumerIdList"]
     if not ids:
         return {}
-    asked = {"consumerGroup": group, "jstackEnable": False}
+    query = {"consumerGroup": group, "jstackEnable": False}
     answers = yield from run_calls(
-        [StockCall(RequestCode.GET_CONSUMER_RUNNING_INFO, {**asked, "clientId": name}) for name in ids]
+        [StockCall(RequestCode.GET_CONSUMER_RUNNING_INFO, {**query, "clientId": name}) for name in ids]
     )
     return {
         queue: name
@@ -180,13 +180,13 @@ def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple
             StockCall(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, **queue_fields(*queue)}),
         )
     ]
-    found = []
-    for place, queue in enumerate(queues):
-        low, high, committed = answers[3 * place : 3 * place + 3]
+    ranges = []
+    for index, queue in enumerate(queues):
+        low, high, committed = answers[3 * index : 3 * index + 3]
         first, end = (Fields(check_answer(each).fields).number("offset") for each in (low, high))
         is_new = check_answer(committed, ResponseCode.QUERY_NOT_FOUND).code
-        found.append((queue, first, end, None if is_new else Fields(committed.fields).number("offset")))
-    return found
+        ranges.append((queue, first, end, None if is_new else Fields(committed.fields).number("offset")))
+    return ranges
 
 
 def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -200,22 +200,24 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         raise IllegalOperation(
             f"group {group!r} has members, which would commit their old offsets over the new ones: stop them first"
         )
-    wanted = header.get("queue_ids")
+    wanted_ids = header.get("queue_ids")
     n_queues = server.cluster.queues_of(server.address, topic)
-    ids = list(range(n_queues)) if wanted is None else wanted
+    ids = list(range(n_queues)) if wanted_ids is None else wanted_ids
     ranges = yield from _ranges(group, [(topic, queue_id) for queue_id in ids])
-    at: dict[int, int] = {}
+    offset_at: dict[int, int] = {}
     if to.kind is ResetKind.TIME and ids:
         answers = yield [
             StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**queue_fields(topic, n), "timestamp": to.value})
             for n in ids
         ]
-        at = {n: Fields(check_answer(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)}
+        offset_at = {
+            n: Fields(check_answer(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)
+        }
     rows: list[list[Any]] = []
-    for (_, queue_id), low, high, before in ranges:
-        asked = to.offset_in(low, high, before, lambda _: at[queue_id])  # noqa: B023 - called at once
-        after = min(max(asked, low), high)
-        rows.append([queue_id, -1 if before is None else before, after, after != asked, ""])
+    for (_, queue_id), low, high, committed in ranges:
+        target = to.offset_in(low, high, committed, lambda _: offset_at[queue_id])  # noqa: B023 - called at once
+        after = min(max(target, low), high)
+        rows.append([queue_id, -1 if committed is None else committed, after, after != target, ""])
     if rows and not header.get("dry_run"):
         answers = yield [
             StockCall(
@@ -226,8 +228,8 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         ]
         for answer in answers:
             check_answer(answer)
-    known = not online.code or any(before is not None for *_, before in ranges)
-    return TranslatedAnswer({"known": known}, pack_body(rows))
+    is_known = not online.code or any(committed is not None for *_, committed in ranges)
+    return TranslatedAnswer({"known": is_known}, pack_body(rows))
 
 
 def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -246,10 +248,10 @@ def view_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Every copy of a message by the id that its client assigned: a broker has an index of these ids for each topic."""
     [configs] = yield [StockCall(_GET_ALL_TOPICS)]
     topics = [name for name in sorted(parse_json_body(configs)["topicConfigTable"]) if not is_system_topic(name)]
-    wanted, n = header["message_id"], header["max_n"]
-    answers = yield from run_calls([_query(topic, wanted, n, is_id=True) for topic in topics])
+    message_id, n = header["message_id"], header["max_n"]
+    answers = yield from run_calls([_query(topic, message_id, n, is_id=True) for topic in topics])
     copies = [each for answer in answers if not answer.code for each in _found(answer)]
-    return _copies([each for each in copies if each.properties.get(UNIQ_KEY) == wanted], n)
+    return _copies([each for each in copies if each.properties.get(UNIQ_KEY) == message_id], n)
 
 
 def _query(

@@ -41,7 +41,7 @@ def parse_json_body(frame: Frame) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        text = _OBJECT_AS_KEY.sub(lambda found: f"{found[1]}{json.dumps(found[2])}:", text)
+        text = _OBJECT_AS_KEY.sub(lambda match: f"{match[1]}{json.dumps(match[2])}:", text)
         return json.loads(_NUMBER_AS_KEY.sub(r'\1"\2":', text))
 
 

@@ -163,8 +163,8 @@ class _Pending:
 
     __slots__ = ("answers", "asked", "missing", "steps")
 
-    def __init__(self, asked: tuple[int, int], steps: Steps) -> None:
-        self.asked = asked  # code and opaque of the client's request
+    def __init__(self, request_key: tuple[int, int], steps: Steps) -> None:
+        self.asked = request_key  # code and opaque of the client's request
         self.steps = steps
         self.answers: list[Frame | None] = []
         self.missing = 0
@@ -210,11 +210,11 @@ class ClientEdge(FrameReader):
     def _calls(self, pending: _Pending, calls: list[StockCall]) -> bytes:
         pending.answers, pending.missing = [None] * len(calls), len(calls)
         frames: list[bytes] = []
-        for place, call in enumerate(calls):
+        for index, call in enumerate(calls):
             self._opaque = self._opaque % (_MAX_OPAQUE - 1) + 1
             if len(self._waiting) >= MAX_IN_FLIGHT_REQUESTS:
                 del self._waiting[next(iter(self._waiting))]  # its client stopped waiting long ago
-            self._waiting[self._opaque] = pending, place
+            self._waiting[self._opaque] = pending, index
             fields = {name: header_text(value) for name, value in call.fields.items()}
             frames.append(encode_frame(Frame(call.code, 0, self._opaque, fields, call.body, language="PYTHON")))
         return b"".join(frames)
@@ -236,10 +236,10 @@ class ClientEdge(FrameReader):
 
     def _answered(self, frame: Frame) -> Command | None:
         self._server.version = frame.version or self._server.version
-        pending, place = self._waiting.pop(frame.opaque, (None, 0))
-        if pending is None or pending.answers[place] is not None:
+        pending, index = self._waiting.pop(frame.opaque, (None, 0))
+        if pending is None or pending.answers[index] is not None:
             return None  # an answer to an unknown request, or one whose client no longer waits
-        pending.answers[place] = frame
+        pending.answers[index] = frame
         pending.missing -= 1
         if pending.missing:
             return None

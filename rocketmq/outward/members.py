@@ -41,13 +41,15 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     beat = HeartbeatData.from_wire(unpack_body(body))
     server.client_id = beat.client_id
     server.producer_group = next(iter(beat.producer_groups), server.producer_group)
-    known = server.subscribed
-    subscribed = {each.group: {one.topic: one for one in each.subscriptions} for each in beat.consumers}
+    old_subscribed = server.subscribed
+    subscribed = {
+        each.group: {subscription.topic: subscription for subscription in each.subscriptions} for each in beat.consumers
+    }
     if checks := [
-        _check_call(server, group, one)
+        _check_call(server, group, subscription)
         for group, topics in subscribed.items()
-        for topic, one in topics.items()
-        if one.is_sql and one != known.get(group, {}).get(topic)
+        for topic, subscription in topics.items()
+        if subscription.is_sql and subscription != old_subscribed.get(group, {}).get(topic)
     ]:
         # Before the heartbeat, which a server takes with any filter: who subscribes gets the refusal.
         answers = yield checks
@@ -57,39 +59,39 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     server.starts = {each.group: (each.consume_from.value, each.consume_timestamp_ms) for each in beat.consumers}
     server.held = {each.group: server.held.get(each.group, {}) for each in beat.consumers}
     server.locked = {each.group: server.locked.get(each.group, {}) for each in beat.consumers if each.ordered}
-    said = {
+    heartbeat_body = {
         "clientID": beat.client_id,
         "consumerDataSet": [_consumer(each) for each in beat.consumers],
         "producerDataSet": [{"groupName": group} for group in beat.producer_groups],
     }
     locked = {group: list(queues) for group, queues in server.locked.items() if queues}
     answer, *renewed = yield [
-        StockCall(RequestCode.HEART_BEAT, {}, json_bytes(said)),
+        StockCall(RequestCode.HEART_BEAT, {}, json_bytes(heartbeat_body)),
         *(lock_call(server, group, queues) for group, queues in locked.items()),
     ]
     check_answer(answer)
-    lost: list[str] = []
+    lost_groups: list[str] = []
     for (group, queues), frame in zip(locked.items(), renewed, strict=True):
-        gone = set(queues) - locked_queues(frame)
-        for queue in gone:
+        lost_queues = set(queues) - locked_queues(frame)
+        for queue in lost_queues:
             server.locked.get(group, {}).pop(queue, None)
-        lost += [group] if gone else []
-    new = {each.group: each.group not in known or each.group in lost for each in beat.consumers}
+        lost_groups += [group] if lost_queues else []
+    new = {each.group: each.group not in old_subscribed or each.group in lost_groups for each in beat.consumers}
     return TranslatedAnswer({"groups": {group: [0, 0, is_new] for group, is_new in new.items()}})
 
 
 def _check_call(server: Server, group: str, subscription: SubscriptionData) -> StockCall:
     """The question whether a server can use a filter. RocketMQ: CheckClientRequestBody."""
-    said = {"clientId": server.client_id, "group": group, "subscriptionData": _subscription(subscription)}
-    return StockCall(_CHECK_CLIENT_CONFIG, {}, json_bytes(said))
+    body = {"clientId": server.client_id, "group": group, "subscriptionData": _subscription(subscription)}
+    return StockCall(_CHECK_CLIENT_CONFIG, {}, json_bytes(body))
 
 
-def _subscription(one: SubscriptionData) -> dict[str, object]:
+def _subscription(subscription: SubscriptionData) -> dict[str, object]:
     return {
-        **{"topic": one.topic, "subString": one.expression, "subVersion": one.version},
-        **{"expressionType": expression_type(one), "classFilterMode": False},
-        "tagsSet": sorted(one.tags or ()),
-        "codeSet": sorted(map(tag_hash, one.tags or ())),
+        **{"topic": subscription.topic, "subString": subscription.expression, "subVersion": subscription.version},
+        **{"expressionType": expression_type(subscription), "classFilterMode": False},
+        "tagsSet": sorted(subscription.tags or ()),
+        "codeSet": sorted(map(tag_hash, subscription.tags or ())),
     }
 
 
@@ -100,7 +102,7 @@ def _consumer(data: ConsumerData) -> dict[str, object]:
         "messageModel": data.model.value,
         "consumeFromWhere": _FROM[data.consume_from],
         "unitMode": False,
-        "subscriptionDataSet": [_subscription(one) for one in data.subscriptions],
+        "subscriptionDataSet": [_subscription(subscription) for subscription in data.subscriptions],
     }
 
 
@@ -137,15 +139,23 @@ def running_info(server: Server, frame: Frame) -> bytes:
     locks = server.locked.get(group, {})
     queues = sorted(server.held.get(group, {}))
     rows = [
-        (named, {"commitOffset": server.cluster.committed(server.address, group, *queue), "locked": queue in locks})
-        for named, queue in zip(broker_queues(server, queues), queues, strict=True)
+        (
+            queue_fields,
+            {"commitOffset": server.cluster.committed(server.address, group, *queue), "locked": queue in locks},
+        )
+        for queue_fields, queue in zip(broker_queues(server, queues), queues, strict=True)
     ]
-    said = {
+    fields = {
         "properties": {"PROP_CONSUMEORDERLY": str(bool(locks)).lower(), "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"},
         "subscriptionSet": [
-            {"topic": topic, "subString": one.expression, "subVersion": 0, "expressionType": expression_type(one)}
-            for topic, one in sorted(server.subscribed.get(group, {}).items())
+            {
+                "topic": topic,
+                "subString": subscription.expression,
+                "subVersion": 0,
+                "expressionType": expression_type(subscription),
+            }
+            for topic, subscription in sorted(server.subscribed.get(group, {}).items())
         ],
         **{"mqTable": table_by_queue(rows), "mqPopTable": {}, "statusTable": {}},
     }
-    return json_bytes(said)
+    return json_bytes(fields)

@@ -48,8 +48,8 @@ _COMMITS, _MAY_SUSPEND, _HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
 def message_parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
     """Body, properties and born time of our payload."""
     _, body, tags, keys, others, born_ms, message_id = unpack_body(payload)
-    named = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
-    return body, {**others, **{name: value for name, value in named.items() if value}}, born_ms
+    own_properties = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
+    return body, {**others, **{name: value for name, value in own_properties.items() if value}}, born_ms
 
 
 def send_call(
@@ -145,14 +145,16 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     more["subscription"], more["expressionType"] = pull_filter(server, header)
     [answer] = yield [_pull(header["group"], queue, header["offset"], header["max_n"], **more)]
     fields = Fields(check_answer(answer, *_PULL_OUTCOMES).fields)
-    said = {
+    answer_fields = {
         "next_offset": fields.number("nextBeginOffset"),
         "min_offset": fields.number("minOffset"),
         "max_offset": fields.number("maxOffset"),
     }
     if answer.code:
-        return TranslatedAnswer({**said, "remark": answer.remark or ""}, None, answer.code)
-    return TranslatedAnswer(said, b"".join(encode_stock_record(each) for each in decode_messages(answer.body or b"")))
+        return TranslatedAnswer({**answer_fields, "remark": answer.remark or ""}, None, answer.code)
+    return TranslatedAnswer(
+        answer_fields, b"".join(encode_stock_record(each) for each in decode_messages(answer.body or b""))
+    )
 
 
 def encode_stock_message(message: StoredMessage) -> bytes:
@@ -174,8 +176,8 @@ def encode_stock_record(message: StoredMessage) -> bytes:
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Translate the return of a failed message. RocketMQ names it by a place in its log, which a pull returns."""
     queue, offset = (header["topic"], header["queue_id"]), header["offset"]
-    [found] = yield [_pull(header["group"], queue, offset, 1)]
-    messages = [each for each in decode_messages(check_answer(found).body or b"") if each.offset == offset]
+    [pulled] = yield [_pull(header["group"], queue, offset, 1)]
+    messages = [each for each in decode_messages(check_answer(pulled).body or b"") if each.offset == offset]
     if not messages:
         raise LookupError(f"message {offset} of {queue[0]}:{queue[1]} is gone")
     level = 0

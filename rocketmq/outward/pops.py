@@ -1,8 +1,9 @@
 """POP of our client at RocketMQ's brokers: pops, acknowledgements, and changes of the invisible time. Pure.
 
-The other direction of `rocketmq/popping.py`, whose header has the form of a receipt handle. Our handle is a number, so
-the words that RocketMQ needs are kept under it, for all connections of a client: a message may be acknowledged over
-another connection than the one that delivered it. RocketMQ: DefaultMQPushConsumerImpl.popMessage, ExtraInfoUtil.
+The opposite of `rocketmq/popping.py`, whose header has the form of a receipt handle. Our client names a delivery by a
+number, the token. `Cluster` maps the token to the words of RocketMQ's handle. It is shared by all connections of the
+client, because a message may be acknowledged over another connection than the one that delivered it. RocketMQ:
+DefaultMQPushConsumerImpl.popMessage, ExtraInfoUtil.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from rocketmq.outward.edge import Server, Steps, StockCall, TranslatedAnswer
 from rocketmq.outward.messages import encode_stock_record, pull_filter
 from rocketmq.popping import POLLING_TIMEOUT, POP_CK
 
-_OLDEST, _NEWEST = 0, 1
+_INIT_MODE_MIN, _INIT_MODE_MAX = 0, 1  # RocketMQ: ConsumeInitMode
 _HANDLE_WORDS = 8
-_JOINTS = {"1": "_", "2": "+"}
+_RETRY_SEPARATORS = {"1": "_", "2": "+"}
 """Retry flag -> separator of group and topic in the name of a POP retry topic."""
 
 
 class DeliveredMessage(NamedTuple):
-    """A message of a pop, the place to acknowledge it, and the words of its handle before the broker's name."""
+    """A delivered message, with the queue and offset of its acknowledgement, and the first five words of its handle."""
 
     topic: str
     queue_id: int
     offset: int
-    handle: tuple[str, ...]
+    handle_words: tuple[str, ...]
     message: StoredMessage
 
 
@@ -46,22 +47,29 @@ def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     fields = {
         **{"consumerGroup": group, "topic": topic, "queueId": header["queue_id"]},
         **{"maxMsgNums": min(header["max_n"], MAX_POP_BATCH), "invisibleTime": header["invisible_ms"]},
-        **{"pollTime": header["suspend_ms"], "bornTime": 0, "initMode": _OLDEST if first else _NEWEST},
+        **{"pollTime": header["suspend_ms"], "bornTime": 0, "initMode": _INIT_MODE_MIN if first else _INIT_MODE_MAX},
         **dict(zip(("exp", "expType"), pull_filter(server, header), strict=True)),
         "order": bool(header.get("order")),
     }
     [answer] = yield [StockCall(RequestCode.POP_MESSAGE, fields)]
     if answer.code in (ResponseCode.PULL_NOT_FOUND, POLLING_TIMEOUT):
         return TranslatedAnswer({}, None, ResponseCode.PULL_NOT_FOUND)
-    said = Fields(check_answer(answer).fields)
-    terms = said.number("popTime"), said.number("invisibleTime"), said.number("reviveQid")
-    delivered = _delivered(group, topic, terms, said, decode_messages(answer.body or b""))
-    counts = {f"{flag} {place}": int(n) for flag, place, n in _rows(said.text("orderCountInfo", ""))}
+    answer_fields = Fields(check_answer(answer).fields)
+    pop_terms = (
+        answer_fields.number("popTime"),
+        answer_fields.number("invisibleTime"),
+        answer_fields.number("reviveQid"),
+    )
+    delivered = _delivered(group, topic, pop_terms, answer_fields, decode_messages(answer.body or b""))
+    counts = {
+        f"{flag} {location}": int(n)
+        for flag, location, n in _parse_queue_info(answer_fields.text("orderCountInfo", ""))
+    }
     return TranslatedAnswer({}, pack_body(_batches(server, delivered, counts)))
 
 
-def _rows(text: str) -> list[list[str]]:
-    """The rows about queues in an answer: `0 3 100;0 4 7`."""
+def _parse_queue_info(text: str) -> list[list[str]]:
+    """Rows of flag, queue and number in an answer: `0 3 100;0 4 7`."""
     rows = [each.split(" ") for each in text.split(";") if each]
     if any(len(row) != 3 for row in rows):
         raise FieldError(f"{text!r} has not three words in each row")
@@ -69,32 +77,42 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _delivered(
-    group: str, topic: str, terms: tuple[int, int, int], said: Fields, messages: Iterable[StoredMessage]
+    group: str, topic: str, pop_terms: tuple[int, int, int], answer_fields: Fields, messages: Iterable[StoredMessage]
 ) -> list[DeliveredMessage]:
-    """The messages with their handles: the handle in the message, or one made of the answer's data for its queue."""
-    begins = {(flag, int(queue_id)): begin for flag, queue_id, begin in _rows(said.text("startOffsetInfo", ""))}
-    firsts: dict[tuple[str, int], str] = {}
-    pop_ms, invisible_ms, revive = map(str, terms)
-    found: list[DeliveredMessage] = []
+    """The messages with their handles.
+
+    The handle is a property of the message, or, if the broker has not set it, is made of the fields of the answer, as
+    by RocketMQ's client for Java.
+    """
+    start_offsets = {
+        (flag, int(queue_id)): begin
+        for flag, queue_id, begin in _parse_queue_info(answer_fields.text("startOffsetInfo", ""))
+    }
+    first_offsets: dict[tuple[str, int], str] = {}
+    pop_ms, invisible_ms, revive = map(str, pop_terms)
+    delivered: list[DeliveredMessage] = []
     for message in messages:
         queue_id, offset = message.queue_id, message.offset
-        if own := message.properties.get(POP_CK):
-            words = own.split(" ")
+        if receipt_handle := message.properties.get(POP_CK):
+            words = receipt_handle.split(" ")
             if len(words) != _HANDLE_WORDS:
-                raise FieldError(f"the receipt handle {own!r} has not {_HANDLE_WORDS} words")
+                raise FieldError(f"the receipt handle {receipt_handle!r} has not {_HANDLE_WORDS} words")
             handle, queue_id, offset = tuple(words[:5]), int(words[6]), int(words[7])
         else:
             flag = _flag_of(message.topic, group)
-            begin = firsts.setdefault((message.topic, queue_id), str(offset))
-            handle = begins.get((flag, queue_id), begin), pop_ms, invisible_ms, revive, flag
-        joint = _JOINTS.get(handle[4])
-        real = topic if joint is None else f"{RETRY_PREFIX}{group}{joint}{topic}"
-        found.append(DeliveredMessage(real, queue_id, offset, handle, message))
-    return found
+            # Without startOffsetInfo, the first message of the queue in this answer has the start offset.
+            begin = first_offsets.setdefault((message.topic, queue_id), str(offset))
+            handle = start_offsets.get((flag, queue_id), begin), pop_ms, invisible_ms, revive, flag
+        separator = _RETRY_SEPARATORS.get(handle[4])
+        pop_topic = topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{topic}"
+        delivered.append(DeliveredMessage(pop_topic, queue_id, offset, handle, message))
+    return delivered
 
 
 def _flag_of(topic: str, group: str) -> str:
-    is_of = (flag for flag, joint in _JOINTS.items() if topic.startswith(f"{RETRY_PREFIX}{group}{joint}"))
+    is_of = (
+        flag for flag, separator in _RETRY_SEPARATORS.items() if topic.startswith(f"{RETRY_PREFIX}{group}{separator}")
+    )
     return next(is_of, "0")
 
 
@@ -104,6 +122,7 @@ def _batches(server: Server, delivered: list[DeliveredMessage], counts: Mapping[
     for topic, queue_id, offset, handle, message in delivered:
         attempts, records = batches.setdefault((topic, queue_id, handle), ([], []))
         flag = handle[4]
+        # RocketMQ counts attempts by queue, or by offset as `qo<queue id>%<offset>`: the deliveries before this one.
         counted = counts.get(f"{flag} qo{queue_id}%{offset}", counts.get(f"{flag} {queue_id}", 0))
         attempts.append(max(counted, message.times_delivered) + 1)
         records.append(encode_stock_record(message._replace(queue_id=queue_id, offset=offset)))
@@ -113,12 +132,14 @@ def _batches(server: Server, delivered: list[DeliveredMessage], counts: Mapping[
     ]
 
 
-def _ended(server: Server, group: str, handle: tuple[str, ...], place: tuple[str, int, int]) -> dict[str, object]:
+def _handle_fields(
+    server: Server, group: str, handle: tuple[str, ...], message_at: tuple[str, int, int]
+) -> dict[str, object]:
     """The fields that name a message by its handle."""
-    topic, queue_id, offset = place
+    topic, queue_id, offset = message_at
     words = (*handle, server.cluster.name_of(server.address), str(queue_id), str(offset))
-    named = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "offset": offset}
-    return {**named, "extraInfo": " ".join(words)}
+    fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "offset": offset}
+    return {**fields, "extraInfo": " ".join(words)}
 
 
 def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -132,31 +153,33 @@ def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
             if handle is None:
                 dead.append([topic, queue_id, offset])
                 continue
-            place = topic, queue_id, offset
-            places.append(place)
-            calls.append(StockCall(RequestCode.ACK_MESSAGE, _ended(server, header["group"], handle, place)))
+            message_at = topic, queue_id, offset
+            places.append(message_at)
+            calls.append(
+                StockCall(RequestCode.ACK_MESSAGE, _handle_fields(server, header["group"], handle, message_at))
+            )
     if calls:
         answers = yield calls
-        for place, answer in zip(places, answers, strict=True):
+        for message_at, answer in zip(places, answers, strict=True):
             if check_answer(answer, ResponseCode.NO_MESSAGE).code:
-                dead.append(list(place))
-    else:  # an answer is expected: make a cheap request
+                dead.append(list(message_at))
+    else:  # all handles are dead, and `Steps` must make a request: a cheap one
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": header["group"]})]
     return TranslatedAnswer({}, pack_body(dead))
 
 
 def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Translate a change of the invisible time, which gives a message another handle."""
+    """Translate a change of the invisible time. The server answers with a new handle."""
     handle = server.cluster.handle(header["token"])
     if handle is None:
         raise ReceiptHandleDead(
             "this client does not have the receipt handle of this message any longer: it is from an earlier run of the "
             "client, or too many messages were delivered after it"
         )
-    place = header["topic"], header["queue_id"], header["offset"]
-    fields = {**_ended(server, header["group"], handle, place), "invisibleTime": header["invisible_ms"]}
+    message_at = header["topic"], header["queue_id"], header["offset"]
+    fields = {**_handle_fields(server, header["group"], handle, message_at), "invisibleTime": header["invisible_ms"]}
     [answer] = yield [StockCall(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)]
-    said = Fields(check_answer(answer).fields)
-    pop_ms, invisible_ms = said.number("popTime"), said.number("invisibleTime")
-    words = (str(place[2]), str(pop_ms), str(invisible_ms), str(said.number("reviveQid")), handle[4])
+    answer_fields = Fields(check_answer(answer).fields)
+    pop_ms, invisible_ms = answer_fields.number("popTime"), answer_fields.number("invisibleTime")
+    words = (str(message_at[2]), str(pop_ms), str(invisible_ms), str(answer_fields.number("reviveQid")), handle[4])
     return TranslatedAnswer({"token": server.cluster.keep(words), "visible_ms": pop_ms + invisible_ms})

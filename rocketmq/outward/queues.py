@@ -35,8 +35,8 @@ def lock_call(
     server: Server, group: str, queues: Iterable[tuple[str, int]], code: RequestCode = RequestCode.LOCK_BATCH_MQ
 ) -> StockCall:
     """A call that locks queues, renews their locks, or ends them. RocketMQ: LockBatchRequestBody."""
-    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": broker_queues(server, queues)}
-    return StockCall(code, {}, json_bytes(said))
+    body = {"consumerGroup": group, "clientId": server.client_id, "mqSet": broker_queues(server, queues)}
+    return StockCall(code, {}, json_bytes(body))
 
 
 def locked_queues(answer: Frame) -> set[tuple[str, int]]:
@@ -110,13 +110,13 @@ def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Release queues: the last commit of each, and then the end of its lock, if there is one."""
     group, rows = header["group"], unpack_body(body)
     held = server.locked.get(group, {})
-    ended = [(topic, queue_id) for topic, queue_id, *_ in rows if held.pop((topic, queue_id), 0) is None]
+    released = [(topic, queue_id) for topic, queue_id, *_ in rows if held.pop((topic, queue_id), 0) is None]
     refused = yield from _commits(server, group, rows, is_reset=False)
     for topic, queue_id, *_ in rows:
         server.cluster.forget(server.address, group, topic, queue_id)
         server.held.get(group, {}).pop((topic, queue_id), None)
-    if ended:
-        [answer] = yield [lock_call(server, group, ended, RequestCode.UNLOCK_BATCH_MQ)]
+    if released:
+        [answer] = yield [lock_call(server, group, released, RequestCode.UNLOCK_BATCH_MQ)]
         check_answer(answer)
     elif refused is None:
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]

@@ -42,14 +42,14 @@ def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The route of a topic. Our brokers all have the topic of the trace, RocketMQ's the template of topics."""
-    asked = TEMPLATE_TOPIC if header["topic"] == TRACE_TOPIC else header["topic"]
-    [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": asked, **_STANDARD_JSON})]
-    found = parse_json_body(answer)
+    topic = TEMPLATE_TOPIC if header["topic"] == TRACE_TOPIC else header["topic"]
+    [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, **_STANDARD_JSON})]
+    route_body = parse_json_body(answer)
     queues = [
         [q["brokerName"], queue_count(q["readQueueNums"]), queue_count(q["writeQueueNums"]), q["perm"] & 7]
-        for q in found["queueDatas"]
+        for q in route_body["queueDatas"]
     ]
-    brokers = [_broker(server, each) for each in found["brokerDatas"]]
+    brokers = [_broker(server, each) for each in route_body["brokerDatas"]]
     server.cluster.record_topic(header["topic"], {name: n for name, n, *_ in queues})
     return TranslatedAnswer({}, pack_body({"topic": header["topic"], "queues": queues, "brokers": brokers}))
 

@@ -47,7 +47,7 @@ def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     for answer in answers:
         fields = Fields(check_answer(answer).fields)
         places.append((fields.text("queueOffset"), str(int(fields.text("msgId")[-_PLACE_DIGITS:], 16))))
-    numbers = [server.cluster.keep(place) for place in places]
+    numbers = [server.cluster.keep(offsets) for offsets in places]
     return TranslatedAnswer({"offset": numbers[0]})
 
 
@@ -60,12 +60,12 @@ def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     rows = unpack_body(body)
     calls = []
     for number, message_id, state in rows:
-        place = server.cluster.handle(number)
-        if place is None or state == TransactionState.UNKNOWN:
+        offsets = server.cluster.handle(number)
+        if offsets is None or state == TransactionState.UNKNOWN:
             calls.append(StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(HALF_TOPIC, HALF_QUEUE)))
             continue
         fields = {
-            **{"producerGroup": header["group"], "tranStateTableOffset": place[0], "commitLogOffset": place[1]},
+            **{"producerGroup": header["group"], "tranStateTableOffset": offsets[0], "commitLogOffset": offsets[1]},
             **{"commitOrRollback": state, "fromTransactionCheck": header.get("from_check", False)},
             **{"msgId": message_id, "transactionId": message_id},
         }
@@ -85,12 +85,12 @@ def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | No
     """Translate the check of a half message that was not ended."""
     fields = Fields(frame.fields)
     [message] = decode_messages(frame.body or b"")
-    place = (fields.text("tranStateTableOffset"), fields.text("commitLogOffset"))
+    offsets = (fields.text("tranStateTableOffset"), fields.text("commitLogOffset"))
     header = {
         "group": message.properties[PRODUCER_GROUP],
         "topic": message.topic,
         "queue_id": message.queue_id,
-        "offset": server.cluster.keep(place),
+        "offset": server.cluster.keep(offsets),
         "n": int(message.properties.get(_CHECK_TIMES, 1)),
         "cause": "",
     }

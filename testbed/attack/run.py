@@ -229,20 +229,28 @@ class AttackRun:
 
 async def run(seconds: float, names: list[str], folder: Path, *, tls: bool) -> list[str]:
     """Start a broker and attack it; returns a line for each failed check."""
-    made = Secrets(folder)
-    made.act_as("servers", tls=tls)
-    shared = ["--listen", "127.0.0.1:0", "--access", str(made.access), *DAEMON]
+    secrets = Secrets(folder)
+    secrets.act_as("servers", tls=tls)
+    shared = ["--listen", "127.0.0.1:0", "--access", str(secrets.access), *DAEMON]
     if tls:
-        shared += ["--tls-cert", str(made.cert), "--tls-key", str(made.key)]
+        shared += ["--tls-cert", str(secrets.cert), "--tls-key", str(secrets.key)]
     async with AsyncExitStack() as stack:
         (namesrv,) = await stack.enter_async_context(children([("namesrv", [*MODULE, "cli.main", "namesrv", *shared])]))
-        at = ["--name", "broker-a", "--data", str(folder / "data"), "--namesrv", namesrv.address, "--no-trace-topic"]
-        started = children([("broker-a", [*MODULE, "cli.main", "broker", *at, *shared])])
+        broker_options = [
+            "--name",
+            "broker-a",
+            "--data",
+            str(folder / "data"),
+            "--namesrv",
+            namesrv.address,
+            "--no-trace-topic",
+        ]
+        started = children([("broker-a", [*MODULE, "cli.main", "broker", *broker_options, *shared])])
         (broker,) = await stack.enter_async_context(started)
         admin = await stack.enter_async_context(Admin(namesrv.address))
         await wait_registered(admin, [broker.address])
         await admin.create_topic(TOPIC, 1)
-        made.act_as("clients", tls=tls)
+        secrets.act_as("clients", tls=tls)
         made_run = AttackRun(await stack.enter_async_context(RemotingClient()), broker, seconds, tls=tls)
         await made_run.run(names)
     return made_run.wrong
@@ -257,19 +265,19 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="without TLS only")
     parser.add_argument("--attacker", help=argparse.SUPPRESS)
     parser.add_argument("--server", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.attacker:
+    arguments = parser.parse_args()
+    if arguments.attacker:
         os.nice(19)
-        target = Target(given.server, tls=given.tls)
+        target = Target(arguments.server, tls=arguments.tls)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(attack(target, given.attacker))
+            runner.run(attack(target, arguments.attacker))
         return 0
     wrong = []
-    for tls in [each for each in (False, True) if not (given.plain and each) and not (given.tls and not each)]:
+    for tls in [each for each in (False, True) if not (arguments.plain and each) and not (arguments.tls and not each)]:
         sys.stdout.write(f"{'with' if tls else 'without'} TLS\n")
         folders = tempfile.TemporaryDirectory(prefix="rlab-attack-")
         with folders as folder, asyncio.Runner(loop_factory=new_loop) as runner:
-            wrong += runner.run(run(given.seconds, given.only, Path(folder), tls=tls))
+            wrong += runner.run(run(arguments.seconds, arguments.only, Path(folder), tls=tls))
     sys.stdout.write("".join(f"{each}\n" for each in wrong) + ("FAILED\n" if wrong else "PASSED\n"))
     return bool(wrong)
 

@@ -72,8 +72,8 @@ BY_NAME_ONLY = (
 def benchmark(name: str) -> Benchmark:
     """Import one benchmark."""
     module, function = BENCHMARKS[name].split(":")
-    found: Benchmark = getattr(import_module(f".{module}", __package__), function)
-    return found
+    run_benchmark: Benchmark = getattr(import_module(f".{module}", __package__), function)
+    return run_benchmark
 
 
 async def run_benchmarks(names: Sequence[str], sizes: Sizes, progress: Progress) -> list[Result]:
@@ -87,8 +87,8 @@ async def run_benchmarks(names: Sequence[str], sizes: Sizes, progress: Progress)
     results: list[Result] = []
     for number, name in enumerate(names, 1):
 
-        def begin(what: str, where: str = f"{number}/{len(names)} {name}") -> None:
-            progress(f"{where}: {what}")
+        def begin(step: str, where: str = f"{number}/{len(names)} {name}") -> None:
+            progress(f"{where}: {step}")
 
         results += await benchmark(name)(sizes, begin)
     return results

@@ -108,10 +108,10 @@ async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, pr
     frame = _topic(spark.read, name_server).load()
     two = _reading(spark, frame, "two executors", sizes, progress)
     # One task reads queue after queue, so the other executor is idle.
-    one = _reading(spark, frame.coalesce(1), "one executor", sizes, progress)
+    single = _reading(spark, frame.coalesce(1), "one executor", sizes, progress)
     # A new executor starts its Python with its first task.
     await two()
-    turns = await in_turns(two, one, sizes.passes)
+    turns = await in_turns(two, single, sizes.passes)
     cores = usable_cores()
     enough = (
         "" if cores >= CORES_FOR_TWO_EXECUTORS else f", too few for two executors, which need {CORES_FOR_TWO_EXECUTORS}"

@@ -122,13 +122,13 @@ async def measure_beside_kafka(
             await blocking(spark, partial(write_rows, spark, side, "beside", sizes.spark_rows // 2))
         numbers = iter(range(10**9))
 
-        def round_of(side: SparkFormat, what: Callable[[SparkFormat, int], float]) -> Round:
+        def round_of(side: SparkFormat, measure: Callable[[SparkFormat, int], float]) -> Round:
             async def run() -> float:
                 number = next(numbers)
                 if side.name == "rlab":
                     await create_topics(name_server, {f"beside-{number}": PARTITIONS})
                 progress(f"{side.name}: {number}")
-                return await blocking(spark, partial(what, side, number))
+                return await blocking(spark, partial(measure, side, number))
 
             return run
 
@@ -143,8 +143,8 @@ async def measure_beside_kafka(
             return write_rows(spark, side, f"beside-{number}", sizes.spark_rows // 2)
 
         results: list[Result] = []
-        for name, what in (("micro", micro), ("copy", copy), ("write", write)):
-            ours, kafkas = (round_of(side, what) for side in sides)
+        for name, measure in (("micro", micro), ("copy", copy), ("write", write)):
+            ours, kafkas = (round_of(side, measure) for side in sides)
             turns = await in_turns(ours, kafkas, sizes.passes)
             result = make_result(f"spark-{name}-kafka", turns, "against Spark's connector for Kafka")
             results.append(replace(result, unit="rows/s"))

@@ -48,15 +48,15 @@ def _authority(directory: Path) -> trustme.CA:
     cert, key = directory / AUTHORITY, directory / AUTHORITY_KEY
     if cert.exists():
         return trustme.CA.from_pem(cert.read_bytes(), key.read_bytes())
-    made = trustme.CA()
-    _write(key, made.private_key_pem.bytes())
-    _write(cert, made.cert_pem.bytes())
-    return made
+    authority = trustme.CA()
+    _write(key, authority.private_key_pem.bytes())
+    _write(cert, authority.cert_pem.bytes())
+    return authority
 
 
 def _write(path: Path, data: bytes) -> None:
     """Replace a file as a whole; only its owner can read it."""
     part = path.with_name(path.name + ".part")
-    with open(part, "wb", opener=lambda name, flags: os.open(name, flags | os.O_TRUNC, _OWNER_ONLY)) as out:
-        out.write(data)
+    with open(part, "wb", opener=lambda name, flags: os.open(name, flags | os.O_TRUNC, _OWNER_ONLY)) as file:
+        file.write(data)
     os.replace(part, path)

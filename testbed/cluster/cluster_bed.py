@@ -62,12 +62,12 @@ class ClusterBed:
             *(("broker", child) for child in self._brokers),
             *((_CONSUMER, child) for child in self.consumers),
         ]
-        found = []
+        parts = []
         for kind, child in kinds:
             state = self._states.get(child.name, "running")
             actions = _ACTIONS[state] if kind != _CONSUMER or state != "stopped" else ()
-            found.append(TestPart(child.name, kind, state, (*actions, "stop") if state == "running" else actions))
-        return found
+            parts.append(TestPart(child.name, kind, state, (*actions, "stop") if state == "running" else actions))
+        return parts
 
     def missing(self) -> str:
         """The actions that this test bed does not offer, as text for its page."""
@@ -152,19 +152,21 @@ class ClusterBed:
     async def begin_fault(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Begin a fault; see `TestBed`. Cancellation: some servers may have begun it."""
         fault = dict(document)
-        at = fault.pop("at", "")
+        target = fault.pop("at", "")
         # Brokers first: the first one records the fault, and its event is the cause at the other servers.
         running = [child for child in (*self._brokers, *self._name_servers) if child.name not in self._states]
-        chosen = [child for child in running if at in ("", child.name)]
+        chosen = [child for child in running if target in ("", child.name)]
         if not chosen:
-            raise InvalidParameter(f"no server {str(at)[:60]!r} runs; there are {', '.join(c.name for c in running)}")
-        cause, done, begun = "", 0, {}
+            raise InvalidParameter(
+                f"no server {str(target)[:60]!r} runs; there are {', '.join(c.name for c in running)}"
+            )
+        cause, done, fault_ids = "", 0, {}
         for child in chosen:
             answer = await child.ask({"do": "begin", "fault": fault, "cause": cause})
-            begun[child] = answer["id"]
+            fault_ids[child] = answer["id"]
             cause, done = answer["cause"], done + answer["done"]
         self._begun += 1
-        self._faults[self._begun] = begun
+        self._faults[self._begun] = fault_ids
         return {"id": self._begun, "cause": cause, "done": done}
 
     async def heal(self, number: int | None = None) -> int:
@@ -173,11 +175,11 @@ class ClusterBed:
         healed = 0
         for each in numbers:
             is_active = False
-            begun = self._faults.pop(each, {})
-            for child, there in begun.items():
+            fault_ids = self._faults.pop(each, {})
+            for child, child_fault in fault_ids.items():
                 if child in self._servers and child.name not in self._states:
-                    is_active = (await child.ask({"do": "heal", "id": there}))["healed"] > 0 or is_active
-            if left := {child: there for child, there in begun.items() if self._is_paused(child)}:
+                    is_active = (await child.ask({"do": "heal", "id": child_fault}))["healed"] > 0 or is_active
+            if left := {child: child_fault for child, child_fault in fault_ids.items() if self._is_paused(child)}:
                 self._faults[each] = left  # the fault stays active there, and can be healed once the process resumes
             healed += is_active
         return healed
@@ -187,22 +189,22 @@ class ClusterBed:
 
     async def active_faults(self) -> list[dict[str, Any]]:
         """The active faults; see `TestBed`. Cancellation: harmless."""
-        found: dict[int, dict[str, Any]] = {}
+        by_number: dict[int, dict[str, Any]] = {}
         for child in self._servers:
             if child.name in self._states:
                 continue
-            numbers = {there[child]: number for number, there in self._faults.items() if child in there}
+            numbers = {by_child[child]: number for number, by_child in self._faults.items() if child in by_child}
             for active in (await child.ask({"do": "active"}))["active"]:
                 number = numbers[active["id"]]
-                of_all = found.setdefault(number, {**active, "id": number, "done": 0, "at": []})
+                of_all = by_number.setdefault(number, {**active, "id": number, "done": 0, "at": []})
                 of_all["done"] += active["done"]
                 of_all["at"].append(child.name)
         self._faults = {
-            number: there
-            for number, there in self._faults.items()
-            if number in found or any(map(self._is_paused, there))
+            number: by_child
+            for number, by_child in self._faults.items()
+            if number in by_number or any(map(self._is_paused, by_child))
         }
-        return [found[number] for number in sorted(found)]
+        return [by_number[number] for number in sorted(by_number)]
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -233,9 +235,9 @@ class ClusterBed:
 
 def restarts(brokers: Sequence[Child], commands: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The commands that restart brokers on their current ports."""
-    found = {}
+    command_of = {}
     for child in brokers:
         command = list(commands[child.name])
         command[command.index("--listen") + 1] = child.address
-        found[child.name] = command
-    return found
+        command_of[child.name] = command
+    return command_of

@@ -24,10 +24,10 @@ async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: flo
     Raises:
         ServiceNotAvailable: they did not register in time.
     """
-    wanted = set(addresses)
+    expected = set(addresses)
     with anyio.move_on_after(timeout_s) as scope:
         # Name servers send no notification about a new broker.
-        while not wanted <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
+        while not expected <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
             await anyio.sleep(_POLL_S)
     if scope.cancelled_caught:
         raise ServiceNotAvailable(f"the brokers did not register within {timeout_s:g} s")

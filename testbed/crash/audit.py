@@ -70,30 +70,30 @@ class Audit:
         self._seen: set[SentMessage] = set()
         self._copies = 0
         self._unplaced = {
-            (place.queue, place.offset): (sent, place.message_id)
-            for sent, place in ledger.acknowledged.items()
-            if place.offset >= 0
+            (result.queue, result.offset): (sent, result.message_id)
+            for sent, result in ledger.acknowledged.items()
+            if result.offset >= 0
         }
-        if len(self._unplaced) < sum(place.offset >= 0 for place in ledger.acknowledged.values()):
+        if len(self._unplaced) < sum(result.offset >= 0 for result in ledger.acknowledged.values()):
             self._name_shared_offsets()
         self._numbers: dict[tuple[MessageQueue, int], int] = {}  # queue, lane -> the highest number so far
         self._newest: dict[tuple[MessageQueue, int], int] = {}  # the same -> that of the last message
 
     def _name_shared_offsets(self) -> None:
         first: dict[tuple[MessageQueue, int], SentMessage] = {}
-        for sent, place in self._ledger.acknowledged.items():
-            other = first.setdefault((place.queue, place.offset), sent)
-            if place.offset >= 0 and other != sent:
-                self.findings.add("one offset for two", f"{place.queue}+{place.offset} for {other} and {sent}")
+        for sent, result in self._ledger.acknowledged.items():
+            other = first.setdefault((result.queue, result.offset), sent)
+            if result.offset >= 0 and other != sent:
+                self.findings.add("one offset for two", f"{result.queue}+{result.offset} for {other} and {sent}")
 
     def queue(self, queue: MessageQueue, offsets: range, rows: list[MessageExt]) -> None:
         """Check the next part of a queue.
 
         `offsets` is the range that was pulled, from the end of the part before; `rows` are its messages in order.
         """
-        given = {row.offset for row in rows}
+        row_offsets = {row.offset for row in rows}
         for offset in offsets:
-            if offset not in given:
+            if offset not in row_offsets:
                 self.findings.add("hole", f"{queue}+{offset}")
         for row in rows:
             self._row(queue, row)
@@ -112,28 +112,30 @@ class Audit:
             del self._unplaced[queue, row.offset]
         if lane_kind(sent.lane) is LaneKind.DELAYED:
             return
-        place = queue, sent.lane
-        before = self._numbers.get(place, -1)
-        if sent.number < before and not (is_copy and self._repeats_batch(sent, before, self._newest[place])):
-            self.findings.add("out of order", f"{queue}+{row.offset} is {sent}, behind number {before}")
-        self._numbers[place] = max(before, sent.number)
-        self._newest[place] = sent.number
+        queue_and_lane = queue, sent.lane
+        last_number = self._numbers.get(queue_and_lane, -1)
+        if sent.number < last_number and not (
+            is_copy and self._repeats_batch(sent, last_number, self._newest[queue_and_lane])
+        ):
+            self.findings.add("out of order", f"{queue}+{row.offset} is {sent}, behind number {last_number}")
+        self._numbers[queue_and_lane] = max(last_number, sent.number)
+        self._newest[queue_and_lane] = sent.number
 
     def _repeats_batch(self, sent: SentMessage, highest: int, last: int) -> bool:
         """Whether a copy belongs to the repetition of the newest batch of its lane, which is stored whole, in order."""
         is_next = sent.number % BATCH == 0 or sent.number == last + 1
         return lane_kind(sent.lane) is LaneKind.BATCH and sent.number // BATCH == highest // BATCH and is_next
 
-    def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
+    def progress(self, old_offsets: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
         """Check the group's committed offsets after the last restart.
 
-        `before` has the committed offsets from before the restart.
+        `old_offsets` has the committed offsets from before the restart.
         """
         committed = {now.queue: now.committed or 0 for now in queues}
         for now in queues:
             if committed[now.queue] > now.max_offset:
                 self.findings.add("commit beyond the log", f"{now.queue}: {now.committed} of {now.max_offset}")
-        for queue, offset in before.items():
+        for queue, offset in old_offsets.items():
             if committed.get(queue, 0) < offset:
                 self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
 
@@ -161,16 +163,16 @@ class Audit:
     def find_missing(self) -> None:
         """Find acknowledged messages that are in no queue, or in another place, once all queues are checked."""
         findings = self.findings
-        for sent, place in self._ledger.acknowledged.items():
+        for sent, result in self._ledger.acknowledged.items():
             if sent not in self._seen:
-                findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
+                findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {result}")
         for (queue, offset), (sent, _) in self._unplaced.items():
             findings.add("not in its place", f"{sent} should be at {queue}+{offset}")
 
     def _judge_deliveries(self) -> None:
-        findings, lost = self.findings, self._ledger.messages.lost
+        findings, n_lost = self.findings, self._ledger.messages.lost
         verdict = self._ledger.verdict()
         findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
-        if lost:  # also if the group received nothing at all
-            findings.counts[Rule.LOST_WRITE.value] = lost
+        if n_lost:  # also if the group received nothing at all
+            findings.counts[Rule.LOST_WRITE.value] = n_lost
         findings.examples += map(headline, verdict.anomalies)

@@ -104,8 +104,8 @@ class BrokerProcess:
 
     async def wait_segment(self) -> None:
         """Wait until the broker begins a segment, at most `ROLL_TIMEOUT_S`. Cancellation: harmless."""
-        before = _segments(self.data)
-        await wait_until(lambda: _segments(self.data) > before, ROLL_TIMEOUT_S, POLL_S)
+        n_before = _segments(self.data)
+        await wait_until(lambda: _segments(self.data) > n_before, ROLL_TIMEOUT_S, POLL_S)
 
     async def kill(self, moment: Moment) -> None:
         """Send SIGKILL and wait for the end.

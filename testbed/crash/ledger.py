@@ -91,13 +91,13 @@ class Ledger:
         self.refused: set[SentMessage] = set()  # failed sends that are certainly not stored, by their error
         self.deliveries = 0  # messages passed to listeners, retries included
         self.findings = Findings()
-        self._history = HistoryCheck(HistoryLimits(drained=True))
+        self._history = HistoryCheck(HistoryLimits(all_consumed=True))
         self._clock_ms = clock_ms
 
-    def acknowledge(self, message: SentMessage, place: SendResult) -> None:
+    def acknowledge(self, message: SentMessage, result: SendResult) -> None:
         """Record that a broker has acknowledged a message; to be called once for each message."""
-        self.acknowledged[message] = place
-        self._history.feed(sent_line(self._clock_ms(), message, place.queue, place.offset))
+        self.acknowledged[message] = result
+        self._history.feed(sent_line(self._clock_ms(), message, result.queue, result.offset))
 
     def record_failure(self, message: SentMessage, *, refused: bool) -> None:
         """Record that a send failed for good.

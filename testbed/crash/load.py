@@ -115,18 +115,18 @@ class CrashLoad(LoadGenerator):
         self._timed(sent_at, anyio.current_time())
         return results
 
-    async def _send(self, producer: Producer, lane: int, made: list[Message]) -> Sequence[SendResult]:
+    async def _send(self, producer: Producer, lane: int, messages: list[Message]) -> Sequence[SendResult]:
         match lane_kind(lane):
             case LaneKind.BATCH:
-                return await producer.send_batch(made, key=str(lane))
+                return await producer.send_batch(messages, key=str(lane))
             case LaneKind.KEYED:
-                return [await producer.send(made[0], key=str(lane))]
+                return [await producer.send(messages[0], key=str(lane))]
             case LaneKind.PINNED:
-                return [await producer.send(made[0], queue=await self._queue_of(lane, producer))]
+                return [await producer.send(messages[0], queue=await self._queue_of(lane, producer))]
             case LaneKind.ANYWHERE:
-                return [await producer.send(made[0])]
+                return [await producer.send(messages[0])]
             case LaneKind.DELAYED:
-                return [await producer.send(made[0], delay_ms=self._random.randint(1, MAX_DELAY_MS))]
+                return [await producer.send(messages[0], delay_ms=self._random.randint(1, MAX_DELAY_MS))]
 
     async def _queue_of(self, lane: int, producer: Producer) -> MessageQueue:
         if lane not in self._pinned:
@@ -148,8 +148,8 @@ class CrashLoad(LoadGenerator):
     async def received(self, name: str, messages: Sequence[MessageExt]) -> ConsumeResult:
         """See `LoadGenerator`."""
         ledger = self.ledger
-        found = [(message, parse_crash_body(message.body)) for message in messages]
-        for message, sent in found:
+        parsed = [(message, parse_crash_body(message.body)) for message in messages]
+        for message, sent in parsed:
             if sent is None:
                 ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer received it")
             else:
@@ -157,9 +157,9 @@ class CrashLoad(LoadGenerator):
         self._delivered[messages[0].queue.broker_name] += len(messages)
         if self._random.randrange(SLOW_EVERY) == 0:
             await anyio.sleep(SLOW_S)
-        if any(sent is not None and fails_on(sent, message.times_delivered) for message, sent in found):
+        if any(sent is not None and fails_on(sent, message.times_delivered) for message, sent in parsed):
             return ConsumeResult.RECONSUME_LATER
-        for message, sent in found:
+        for message, sent in parsed:
             if sent is not None:
                 ledger.consume(name, sent, message.queue, message.offset)
         return ConsumeResult.SUCCESS

@@ -19,27 +19,30 @@ class Moment(StrEnum):
     STARTING = "starting"
     """Before it listens: files are being recovered or created."""
     STARTED = "started"
-    """It has just begun to listen: all clients reconnect, and it writes leases and offsets."""
+    """The broker has just begun to listen: all clients reconnect, and it writes leases and offsets."""
     LOADED = "loaded"
     """In the middle of a burst of sends and commits."""
     ROLLING = "rolling"
-    """It has just begun a segment, and syncs and indexes the segment before it."""
+    """The broker has just begun a segment, and syncs and indexes the segment before it."""
     LAST = "last"
-    """After all messages were consumed: messages that are read back later have gone through a recovery."""
+    """Not drawn here: the run kills each broker once more after all messages were consumed. So messages that are read
+    back later have gone through a recovery."""
 
 
 class Kill(NamedTuple):
     """One kill."""
 
     moment: Moment
-    delay: float  # from the begin of the moment, in seconds; for `Moment.STARTING` a fraction of a typical start
+    delay: float  # from the beginning of the moment, in seconds; for `Moment.STARTING` a fraction of a typical start
 
 
 LOADED_MEAN_S = 0.3
 """Mean time under load before the kill, from the first answer on."""
 STARTED_MAX_S = 0.06
+"""Longest delay after the process has begun to listen."""
 ROLLING_MAX_S = 0.004
-STARTING_SHARE = (0.5, 1.05)
+"""Longest delay after a segment has begun."""
+STARTING_RANGE = (0.5, 1.05)
 """Range of the delay, in typical starts: a start begins with the import of modules; recovery is in its second half."""
 _WEIGHTS = {Moment.LOADED: 9, Moment.ROLLING: 4, Moment.STARTING: 4, Moment.STARTED: 3}
 
@@ -52,10 +55,10 @@ def next_kill(rng: Random) -> Kill:
     moment = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
     match moment:
         case Moment.STARTING:
-            return Kill(moment, rng.uniform(*STARTING_SHARE))
+            return Kill(moment, rng.uniform(*STARTING_RANGE))
         case Moment.STARTED:
             return Kill(moment, rng.uniform(0.0, STARTED_MAX_S))
         case Moment.ROLLING:
             return Kill(moment, rng.uniform(0.0, ROLLING_MAX_S))
-        case _:
+        case Moment.LOADED | Moment.LAST:
             return Kill(moment, rng.expovariate(1 / LOADED_MEAN_S))

@@ -21,8 +21,10 @@ class Spread:
 
 def spread(durations: Iterable[float | None]) -> Spread:
     """Statistics of durations; unknown ones are None, and left out."""
-    known = sorted(duration for duration in durations if duration is not None)
-    if not known:
+    durations_s = sorted(duration for duration in durations if duration is not None)
+    if not durations_s:
         return Spread(n=0, min_s=0.0, median_s=0.0, p99_s=0.0, max_s=0.0)
-    p99_s = known[math.ceil(0.99 * len(known)) - 1]
-    return Spread(n=len(known), min_s=known[0], median_s=median(known), p99_s=p99_s, max_s=known[-1])
+    p99_s = durations_s[math.ceil(0.99 * len(durations_s)) - 1]
+    return Spread(
+        n=len(durations_s), min_s=durations_s[0], median_s=median(durations_s), p99_s=p99_s, max_s=durations_s[-1]
+    )

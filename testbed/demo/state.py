@@ -24,7 +24,7 @@ from traces.check.verdict import GroupMessages
 
 MAX_NOTES = 200
 """Number of the latest lines that are kept."""
-LIMITS = HistoryLimits(drained=True, flap_moves=12, thundering_passes=100)
+LIMITS = HistoryLimits(all_consumed=True, flap_moves=12, needless_passes=100)
 """A demo has eleven steps within a minute, and most of them move queues, so the limits of moves and passes are high."""
 
 

@@ -81,8 +81,10 @@ async def run_scenario(options: ScenarioOptions, state: DemoState) -> DemoResult
         if options.console_port is not None:
             from console.server import ConsoleOptions, run_console
 
-            shown = ConsoleOptions(name_servers=cluster.name_server, listen=f"127.0.0.1:{options.console_port}")
-            await stack.enter_async_context(run_console(shown))
+            console_options = ConsoleOptions(
+                name_servers=cluster.name_server, listen=f"127.0.0.1:{options.console_port}"
+            )
+            await stack.enter_async_context(run_console(console_options))
         await cluster.admin.create_topic(TOPIC, QUEUES)
         swarm_options = SwarmOptions(
             name_servers=cluster.name_server,
@@ -131,8 +133,8 @@ class _DemoScenario:
         await self._step("c3 is cut off", self._cut, "c3")
         await self._step("c4 goes silent", self._silence, "c4")
         await self._step("c4 speaks again", self._speak, "c4")
-        before, self._queues_per_broker = self._queues_per_broker * BROKERS, MORE_QUEUES
-        await self._step(f"{before} to {MORE_QUEUES * BROKERS} queues", self._scale)
+        n_before, self._queues_per_broker = self._queues_per_broker * BROKERS, MORE_QUEUES
+        await self._step(f"{n_before} to {MORE_QUEUES * BROKERS} queues", self._scale)
         await self._step("broker-b restarts", self._restart, "broker-b")
 
     async def verdict(self) -> DemoResult:

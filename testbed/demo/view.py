@@ -87,15 +87,15 @@ def _matrix(state: DemoState, now_ms: float, width: int) -> Panel:
         line = Text(no_wrap=True, overflow="crop")
         line.append(f"{name:<4}", colour if health is Health.LIVE else "dim")
         line.append(f"{health:<{_LABEL_COLUMNS - 4}}", _HEALTH[health])
-        own = 0
-        for queue, who in _with_gaps(owners):
-            owned = name in map(short, who)
-            own += owned
+        n_owned = 0
+        for queue, queue_owners in _with_gaps(owners):
+            owned = name in map(short, queue_owners)
+            n_owned += owned
             fresh = now_ms - state.moved_ms.get(queue, 0.0) < FLASH_MS if queue else False
             style = f"bold bright_white on {colour}" if fresh else colour
             line.append("■" if owned else "·" if queue else " ", style if owned else "dim")
             line.append(" " * (cell - 1))
-        line.append(f" {own or '':>2}", "dim")
+        line.append(f" {n_owned or '':>2}", "dim")
         lines.append(line)
     lines.append(_orphans(owners, cell))
     return _panel("queues of topic orders, consumers of group demo", Group(*lines))
@@ -124,10 +124,10 @@ def _headings(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Iterato
 
 def _orphans(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
     line = Text(no_wrap=True, overflow="crop")
-    orphans = sum(not who for queue, who in _with_gaps(owners) if queue)
+    orphans = sum(not queue_owners for queue, queue_owners in _with_gaps(owners) if queue)
     line.append(f"{'no owner':<{_LABEL_COLUMNS}}", "bold red" if orphans else "dim")
-    for queue, who in _with_gaps(owners):
-        line.append("■" if queue and not who else " ", "red")
+    for queue, queue_owners in _with_gaps(owners):
+        line.append("■" if queue and not queue_owners else " ", "red")
         line.append(" " * (cell - 1))
     line.append(f" {orphans or '':>2}", "bold red")
     return line
@@ -166,12 +166,12 @@ def _steps(state: DemoState) -> Text:
 
 
 def _notes(state: DemoState, lines: int) -> Text:
-    shown = list(state.notes)[-lines:]
+    shown_notes = list(state.notes)[-lines:]
     text = Text(no_wrap=True, overflow="ellipsis")
     for number in range(lines):
         text.append("\n" if number else "")
-        if number < len(shown):
-            _note(text, shown[number], state.started_ms)
+        if number < len(shown_notes):
+            _note(text, shown_notes[number], state.started_ms)
     return text
 
 

@@ -126,8 +126,8 @@ class Frames:
         rng = self._rng
         wrong = rng.randrange(len(schema.fields) + 2)  # the field with an error; past the end for none
         header = {}
-        for at, field in enumerate(schema.fields):
-            if at == wrong:
+        for index, field in enumerate(schema.fields):
+            if index == wrong:
                 if rng.random() < 0.8:
                     header[field.name] = self._anything(2)
             elif field.required or rng.random() < 0.4:
@@ -233,19 +233,19 @@ class Frames:
             client_id=rng.choice(names),
             consumers=(member,),
             producer_groups=("fuzz",),
-            epoch=rng.choice(("", *names)),
+            run_id=rng.choice(("", *names)),
             checkers=("fuzz",),
         ).to_wire()
 
     def _spoil(self, document: Any) -> None:
         """Replace the value at one place of a document."""
-        rng, at = self._rng, document
+        rng, part = self._rng, document
         while True:
-            key = rng.choice(sorted(at)) if isinstance(at, dict) else rng.randrange(len(at))
-            if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.8:
-                at = at[key]
+            key = rng.choice(sorted(part)) if isinstance(part, dict) else rng.randrange(len(part))
+            if isinstance(part[key], dict | list) and part[key] and rng.random() < 0.8:
+                part = part[key]
                 continue
-            at[key] = self._spoilt()
+            part[key] = self._spoilt()
             return
 
     def _spoilt(self) -> Any:

@@ -65,17 +65,17 @@ class GrpcAnswers:
 
     def feed(self, data: bytes) -> list[FuzzAnswer]:
         """See `FuzzDecoder`."""
-        stream, at = self._buffer + data, 0
+        stream, frame_at = self._buffer + data, 0
         answers: list[FuzzAnswer] = []
-        while self.error is None and len(stream) - at >= _HEAD_BYTES:
-            payload_at = at + _HEAD_BYTES
-            end = payload_at + int.from_bytes(stream[at : at + 3])
+        while self.error is None and len(stream) - frame_at >= _HEAD_BYTES:
+            payload_at = frame_at + _HEAD_BYTES
+            end = payload_at + int.from_bytes(stream[frame_at : frame_at + 3])
             if len(stream) < end:
                 break
-            stream_id = int.from_bytes(stream[at + 5 : payload_at])
-            self._frame(stream[at + 3], stream[at + 4], stream_id, stream[payload_at:end], answers)
-            at = end
-        self._buffer = stream[at:]
+            stream_id = int.from_bytes(stream[frame_at + 5 : payload_at])
+            self._frame(stream[frame_at + 3], stream[frame_at + 4], stream_id, stream[payload_at:end], answers)
+            frame_at = end
+        self._buffer = stream[frame_at:]
         return answers
 
     def _frame(self, frame_type: int, flags: int, stream_id: int, payload: bytes, answers: list[FuzzAnswer]) -> None:
@@ -250,6 +250,6 @@ def _packed_header(name: str, value: str, *, huffman: bool) -> bytes:
 def _data_frames(stream_id: int, body: bytes, *, end: bool) -> bytes:
     """The body as DATA frames."""
     size = 16_384
-    pieces = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
+    pieces = [body[start : start + size] for start in range(0, len(body), size)] or [b""]
     frames = [encode_http2_frame(_DATA, piece, stream_id) for piece in pieces[:-1]]
     return b"".join((*frames, encode_http2_frame(_DATA, pieces[-1], stream_id, _END_STREAM if end else 0)))

@@ -120,11 +120,11 @@ class HttpRequests:
         rng, target = self._rng, self._rng.choice(PATHS)
         while "{}" in target:
             target = target.replace("{}", rng.choice(_NAMES), 1)
-        given = [f"{rng.choice(_QUERIES)}={rng.choice(_NAMES)}" for _ in range(rng.randrange(3))]
-        given.append(f"timeout_s={rng.choice(('0', '0.01', 'nan', '-1', 'x', '9' * 400))}")
+        parameters = [f"{rng.choice(_QUERIES)}={rng.choice(_NAMES)}" for _ in range(rng.randrange(3))]
+        parameters.append(f"timeout_s={rng.choice(('0', '0.01', 'nan', '-1', 'x', '9' * 400))}")
         if rng.random() < 0.05:
             target += rng.choice(("\x80", "//", "#", "?a=%", ";"))
-        return f"{target}?{'&'.join(given)}"
+        return f"{target}?{'&'.join(parameters)}"
 
     def _headers(self) -> list[bytes]:
         rng, headers = self._rng, [b"Host: " + self._host, b"Content-Type: " + self._rng.choice(_TYPES)]

@@ -52,16 +52,16 @@ async def fuzz_http(
 
 
 def _get(path: str, address: str, token: str = "") -> bytes:
-    shown = f"Authorization: Bearer {token}\r\n" if token else ""
-    return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n{shown}\r\n".encode()
+    token_line = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n{token_line}\r\n".encode()
 
 
 async def _page_token(address: str, token: str) -> str:
     """The token of the pages of a console that allows changes; "" for other ports."""
     request = HttpRequest(_get("/api/session", address, token), "the first request", whole=True, has_body=True)
     _, text = await _ask(address, request)
-    _, found, rest = text.partition('"token":"')
-    return rest.partition('"')[0] if found else ""
+    _, separator, after_token = text.partition('"token":"')
+    return after_token.partition('"')[0] if separator else ""
 
 
 async def _ask(address: str, request: HttpRequest) -> tuple[str, str]:
@@ -91,10 +91,10 @@ async def _answer(stream: BufferedByteReceiveStream, request: HttpRequest) -> tu
         ProtocolError: the data is not an HTTP answer.
     """
     head = (await stream.receive_until(b"\r\n\r\n", _MAX_HEAD_BYTES)).decode("latin-1")
-    version, _, rest = head.partition(" ")
-    if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
+    version, _, status_text = head.partition(" ")
+    if not version.startswith("HTTP/1.") or not status_text[:3].isdecimal():
         raise ProtocolError(f"the answer begins with {head[:40]!r}")
-    status, lines = rest[:3], [line.lower() for line in head.split("\r\n")[1:]]
+    status, lines = status_text[:3], [line.lower() for line in head.split("\r\n")[1:]]
     if status == "100":
         return await _answer(stream, request)
     goes_on = version == "HTTP/1.1" and "connection: close" not in lines
@@ -155,6 +155,6 @@ class _Run:
             return self._found(request, f"is answered with {status}")
         return goes_on
 
-    def _found(self, request: HttpRequest, what: str) -> bool:
-        self.report.found.append(f"request {request.text} {what}")
+    def _found(self, request: HttpRequest, problem: str) -> bool:
+        self.report.found.append(f"request {request.text} {problem}")
         return False

@@ -75,9 +75,9 @@ class RocketmqFrames(Frames):
         super().__init__(rng, seed, kind)
         dialects = {"namesrv": name_server_dialect(), "broker": broker_dialect(ServerFacts())}
         served = [dialects[kind]] if kind in dialects else dialects.values()
-        known = {code for dialect in served for code in dialect.translators}
+        known_codes = {code for dialect in served for code in dialect.translators}
         self._compressed = (zlib.compress(b"body"), zlib.compress(bytes(5_000_000)))
-        self._known = (*sorted(known), 0, 3, 999)
+        self._known = (*sorted(known_codes), 0, 3, 999)
 
     def decoder(self) -> FrameDecoder:
         """See `Frames.decoder`."""
@@ -98,14 +98,16 @@ class RocketmqFrames(Frames):
             fields = {name: _text(value) for name, value in self._fields().items()}
             frame = Frame(code, 0, opaque, fields, body, binary=True)
             return FuzzFrame(encode_frame(frame), opaque, f"{code} {fields!r}"[:300])
-        written = rng.choice((code, str(code)))
-        header: dict[str, Any] = {"code": written, "flag": 0, "opaque": opaque, "extFields": self._fields()}
+        written_code = rng.choice((code, str(code)))
+        header: dict[str, Any] = {"code": written_code, "flag": 0, "opaque": opaque, "extFields": self._fields()}
         header |= {"language": rng.choice(("JAVA", "CPP", "GO", "OTHER", 7)), "version": rng.choice((0, 401, 493))}
         return FuzzFrame(_framed(header, body), opaque, f"{code} {header['extFields']!r}"[:300])
 
     def _fields(self) -> dict[str, Any]:
         rng = self._rng
-        topic, group = (own if rng.random() < 0.7 else rng.choice(_TEXTS[:_COMMON]) for own in ("orders", "fuzz"))
+        topic, group = (
+            name_drawn if rng.random() < 0.7 else rng.choice(_TEXTS[:_COMMON]) for name_drawn in ("orders", "fuzz")
+        )
         fields: dict[str, Any] = {
             "brokerName": "broker-a",
             **dict.fromkeys(_TOPICS, topic),

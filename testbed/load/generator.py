@@ -142,14 +142,14 @@ class LoadGenerator(ABC):
         Cancellation: it has not joined.
         """
         options, name = self._load, name or next(self._names)
-        made = {
+        member_options = {
             "instance_name": name,
             "consume_batch": 32,
             "strategy": strategy_named(options.strategy),
             **self._options_of(name),
             **options.consumer_options,
         }
-        consumer = PushConsumer(options.name_servers, options.group, **made)
+        consumer = PushConsumer(options.name_servers, options.group, **member_options)
 
         async def listen(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             return await self.received(name, messages)
@@ -226,9 +226,9 @@ class LoadGenerator(ABC):
 
     async def _join_or_leave(self) -> None:
         base, n = self._load.consumers, len(self.consumers)
-        fewest, most = max(1, base // 2), base + max(1, base // 2)
+        fewest, max_members = max(1, base // 2), base + max(1, base // 2)
         try:
-            if n <= fewest or (n < most and self._random.random() < 0.5):
+            if n <= fewest or (n < max_members and self._random.random() < 0.5):
                 await self.join()
             else:
                 await self.leave(self._random.choice(list(self.consumers)))

@@ -33,8 +33,8 @@ class Pace:
 class Turns:
     """Turns at a steady rate, of which up to `most` wait while all senders are busy; the others are skipped."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_turns: int) -> None:
+        self._most = max_turns
         self._due = anyio.Semaphore(0)
         self._surges = 0
 

@@ -94,32 +94,32 @@ def wrong_answers(lesson: Lesson, text: str) -> list[str]:
         answers = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"answers.toml is not TOML: {error}") from error
-    found = []
+    problems = []
     for ask in lesson.asks:
-        given = _plain(answers.get(ask.name, ""))
-        if not given:
-            found.append(f"{ask.name}: no answer yet. {ask.hint}")
-        elif given not in map(_plain, ask.accepts):
-            found.append(f"{ask.name}: {answers[ask.name]!r} is not right. {ask.hint}")
-    return found
+        answer = _plain(answers.get(ask.name, ""))
+        if not answer:
+            problems.append(f"{ask.name}: no answer yet. {ask.hint}")
+        elif answer not in map(_plain, ask.accepts):
+            problems.append(f"{ask.name}: {answers[ask.name]!r} is not right. {ask.hint}")
+    return problems
 
 
-def changed_too_much(repair: Repair, given: str, work: str) -> list[str]:
+def changed_too_much(repair: Repair, given_text: str, work: str) -> list[str]:
     """A line for each part of the programme that has to stay as it was.
 
     Raises:
         ConfigError: the work is not TOML.
     """
-    before = tomllib.loads(given)
+    given_document = tomllib.loads(given_text)
     try:
-        after = tomllib.loads(work)
+        work_document = tomllib.loads(work)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"programme.toml is not TOML: {error}") from error
     allowed = frozenset(repair.may_change)
     return [
         f"programme.toml: {part} must stay as it was; only {', '.join(repair.may_change)} may be changed"
-        for part in dict.fromkeys((*_flat(before), *_flat(after)))
-        if _flat(before).get(part) != _flat(after).get(part) and part not in allowed
+        for part in dict.fromkeys((*_flat(given_document), *_flat(work_document)))
+        if _flat(given_document).get(part) != _flat(work_document).get(part) and part not in allowed
     ]
 
 
@@ -132,16 +132,16 @@ def too_many_moves(repair: Repair, moves: int) -> list[str]:
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """`cluster.quirks` -> its value, for every value; of rows, `group.mode` -> those of all rows."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         elif isinstance(value, list) and value and isinstance(value[0], dict) and name != "step":
             for column in dict.fromkeys(key for row in value for key in row):
-                found[f"{prefix}{name}.{column}"] = [row.get(column) for row in value]
+                flat[f"{prefix}{name}.{column}"] = [row.get(column) for row in value]
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _plain(answer: object) -> str:

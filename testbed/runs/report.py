@@ -18,7 +18,7 @@ _SHOWN = 5
 """The most findings of a run that are printed; further ones add little."""
 
 
-def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[str]:
+def outcome_lines(outcome: Outcome, programme: Programme, repeat_command: str) -> list[str]:
     """A run: its verdict, its findings, its figures, and the command that repeats it."""
     name = programme.name or "the programme"
     elapsed = ", ".join(f"{each:.2f}" for each in outcome.converged_s) or "-"
@@ -33,7 +33,7 @@ def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[st
         f"{outcome.again:,} again, {outcome.dead_letters:,} dead",
         f"  steps      {counts(outcome.acts) or 'none'}",
         f"  events     {outcome.events:,}, SHA-256 {outcome.digest}",
-        f"  again      {again}",
+        f"  again      {repeat_command}",
     ]
     return lines
 
@@ -41,20 +41,20 @@ def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[st
 def witness_line(event: Event) -> str:
     """An event that shows a finding, in a line: when, who, what, and of what."""
     queue = f"{event.topic}@{event.broker}:{event.queue_id}" if event.queue_id >= 0 else event.topic
-    of = [event.group, queue, event.client if event.client != event.node else ""]
+    names = [event.group, queue, event.client if event.client != event.node else ""]
     numbers = [f"{name} {value}" for name, value in (("offset", event.offset), ("n", event.n)) if value >= 0]
-    words = [word for word in (*of, *numbers, event.detail) if word]
+    words = [word for word in (*names, *numbers, event.detail) if word]
     return f"{(event.t_ms - EPOCH_MS) / 1000:8.3f} s  {event.node} {event.kind} {' '.join(words)}"
 
 
-def failed_line(outcome: Outcome, again: str) -> str:
+def failed_line(outcome: Outcome, repeat_command: str) -> str:
     """A run of a sweep that failed, in a line."""
-    return f"seed {outcome.seed} FAILED: {outcome.findings[0]}; again: {again}"
+    return f"seed {outcome.seed} FAILED: {outcome.findings[0]}; again: {repeat_command}"
 
 
-def counts(of: Mapping[str, int]) -> str:
+def counts(count_by_name: Mapping[str, int]) -> str:
     """Names with their counts, as text."""
-    return ", ".join(f"{name} {n:,}" for name, n in of.items())
+    return ", ".join(f"{name} {n:,}" for name, n in count_by_name.items())
 
 
 def repeat_command(case: Case, file: str | None) -> str:

@@ -18,7 +18,7 @@ from testbed.simulation.engine.programme import Programme
 from testbed.simulation.engine.run import Outcome, run_programme
 from testbed.simulation.engine.shrink import shrink
 from testbed.simulation.engine.sweep import Case, sweep
-from testbed.simulation.engine.text import as_test, write_programme
+from testbed.simulation.engine.text import write_programme, write_test
 
 FailedRuns = tuple[Case, Outcome]
 REPORT_EVERY = 50
@@ -71,7 +71,7 @@ def run_many(
 def _report_many(
     cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool
 ) -> FailedRuns | None:
-    found: Counter[str] = Counter()
+    kind_counts: Counter[str] = Counter()
     acts: Counter[str] = Counter()
     digest, messages = sha256(), 0
     failed: list[FailedRuns] = []
@@ -81,11 +81,15 @@ def _report_many(
         messages += outcome.sent
         if not outcome.ok:
             failed.append((case, outcome))
-            found.update(outcome.kinds)
+            kind_counts.update(outcome.kinds)
             print_note(failed_line(outcome, repeat_command(case, file)))
         if done % REPORT_EVERY == 0 and done < len(cases):
             print_note(f"{done} of {plural(len(cases), 'seed')}, {len(failed)} failed")
-    seeds, kinds, steps = [case.seed for case, _ in failed], dict(sorted(found.items())), dict(sorted(acts.items()))
+    seeds, kinds, steps = (
+        [case.seed for case, _ in failed],
+        dict(sorted(kind_counts.items())),
+        dict(sorted(acts.items())),
+    )
     if as_json:
         figures = {"seeds": len(cases), "failed": seeds, "found": kinds, "messages": messages}
         print_json({"ok": not failed, **figures, "steps": steps, "digest": digest.hexdigest()})
@@ -119,5 +123,5 @@ def shrink_case(case: Case, outcome: Outcome, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     toml, test = directory / f"{name}.toml", directory / f"test_{name}.py"
     toml.write_text(write_programme(smallest), encoding="utf-8")
-    test.write_text(as_test(smallest, kind), encoding="utf-8")
+    test.write_text(write_test(smallest, kind), encoding="utf-8")
     print_note(f"{len(programme.step)} steps became {len(smallest.step)} in {runs} runs: {toml} and {test}")

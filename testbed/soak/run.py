@@ -110,10 +110,10 @@ class SoakOptions:
 class Soak:
     """One run: `run` fills the verdict."""
 
-    def __init__(self, options: SoakOptions, made: Secrets, servers: Start, clients: Start) -> None:
+    def __init__(self, options: SoakOptions, secrets: Secrets, servers: Start, clients: Start) -> None:
         self.verdict = SoakVerdict(options.seed)
         self._options = options
-        self._secrets = made
+        self._secrets = secrets
         self._start_server = servers
         self._start_client = clients
         self._random = Random(options.seed)
@@ -166,18 +166,26 @@ class Soak:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     async def _start_cluster(self, stack: AsyncExitStack) -> None:
-        made, folder = self._secrets, self._options.folder
-        shared = ("--access", str(made.access), "--tls-cert", str(made.cert), "--tls-key", str(made.key), *DAEMON)
+        secrets, folder = self._secrets, self._options.folder
+        shared = (
+            "--access",
+            str(secrets.access),
+            "--tls-cert",
+            str(secrets.cert),
+            "--tls-key",
+            str(secrets.key),
+            *DAEMON,
+        )
         ports = {name: f"127.0.0.1:{free_port()}" for name in (*NAME_SERVERS, *BROKERS)}
         self._name_servers = ",".join(ports[name] for name in NAME_SERVERS)
         commands: dict[str, Sequence[str]] = {}
         for name in NAME_SERVERS:
             commands[name] = [*MODULE, "cli.main", "namesrv", "--listen", ports[name], *shared]
         for name in BROKERS:
-            at = ("--name", name, "--listen", ports[name], "--data", str(folder / name))
+            broker_options = ("--name", name, "--listen", ports[name], "--data", str(folder / name))
             # A whole run fits the disk, and the caches of a short one are full before it is half over.
             sizes = ("--segment-size", "16MiB", "--restore-grace", "2", "--namesrv", self._name_servers)
-            commands[name] = [*MODULE, "cli.main", "broker", *at, *sizes, *shared]
+            commands[name] = [*MODULE, "cli.main", "broker", *broker_options, *sizes, *shared]
         start = self._start_server
         first = await stack.enter_async_context(children([(name, commands[name]) for name in NAME_SERVERS], start))
         second = await stack.enter_async_context(children([(name, commands[name]) for name in BROKERS], start))
@@ -285,9 +293,11 @@ class Soak:
 
     async def _drain(self) -> None:
         async def missing() -> list[str]:
-            lost = self._books.check.lost
+            n_lost = self._books.check.lost
             return (
-                [f"{plural(lost, 'message', 'is', 'are')} not received: {self._books.check.missing(5)}"] if lost else []
+                [f"{plural(n_lost, 'message', 'is', 'are')} not received: {self._books.check.missing(5)}"]
+                if n_lost
+                else []
             )
 
         await self._until(missing, "lost")
@@ -312,18 +322,18 @@ class Soak:
 
     async def _old_secrets(self) -> list[str]:
         """The servers that present another certificate than the newest, or accept an old key."""
-        cert, found = load_pem_x509_certificate(self._secrets.cert.read_bytes()), []
+        cert, problems = load_pem_x509_certificate(self._secrets.cert.read_bytes()), []
         for child in chain(*self._servers):
             address = parse_address(child.address)
-            shown = await anyio.to_thread.run_sync(ssl.get_server_certificate, address)
-            if load_pem_x509_certificate(shown.encode()) != cert:
-                found.append(f"{child.name} shows an old certificate")
+            shown_certificate = await anyio.to_thread.run_sync(ssl.get_server_certificate, address)
+            if load_pem_x509_certificate(shown_certificate.encode()) != cert:
+                problems.append(f"{child.name} shows an old certificate")
             for key in self._secrets.old_keys:
                 with suppress(NotAuthenticated):
                     async with RemotingClient(key=key) as client:
                         await client.request(child.address, RequestCode.GET_SERVER_STATE)
-                    found.append(f"{child.name} takes an old key of {key.user}")
-        return found
+                    problems.append(f"{child.name} takes an old key of {key.user}")
+        return problems
 
     async def _ask_rlab_check(self) -> None:
         # A busy machine may leave a queue without an owner for long; that it is owned in the end is checked above.
@@ -355,26 +365,26 @@ def main() -> int:
     parser.add_argument("--rotations", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1, help="decides what is killed")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlab-soak-") as folder:
         options = SoakOptions(
-            seconds=given.minutes * 60,
-            rate=given.rate,
-            kill_every_s=given.kill_every,
-            members=given.members,
-            rotations=given.rotations,
-            seed=given.seed,
+            seconds=arguments.minutes * 60,
+            rate=arguments.rate,
+            kill_every_s=arguments.kill_every,
+            members=arguments.members,
+            rotations=arguments.rotations,
+            seed=arguments.seed,
             folder=Path(folder),
         )
-        made = Secrets(options.folder)
+        secrets = Secrets(options.folder)
         # Forks have the environment of their starter, and so the key of its user.
-        made.act_as("clients")
+        secrets.act_as("clients")
         with starter() as start_client:
-            made.act_as("servers")
+            secrets.act_as("servers")
             with starter() as start_server, asyncio.Runner(loop_factory=new_loop) as runner:
-                soak = Soak(options, made, start_server, start_client)
+                soak = Soak(options, secrets, start_server, start_client)
                 runner.run(soak.run())
-    print_verdict(soak.verdict, as_json=given.json)
+    print_verdict(soak.verdict, as_json=arguments.json)
     return bool(soak.verdict.wrong)
 
 

@@ -20,12 +20,12 @@ def bother(address: str, tls: ssl.SSLContext) -> None:
     The last ones wait until the server has ended the connection, too. It serves strangers in turn, so it has
     finished all of them then; a slow one would still have some, and the next sample would count them.
     """
-    for said in NONSENSE * 4:
+    for nonsense in NONSENSE * 4:
         with _foreign_client(address) as outsider:
-            outsider.sendall(said)
-    for said in NONSENSE:
+            outsider.sendall(nonsense)
+    for nonsense in NONSENSE:
         with _foreign_client(address) as outsider, suppress(ConnectionResetError):  # it need not read everything
-            outsider.sendall(said)
+            outsider.sendall(nonsense)
             outsider.shutdown(socket.SHUT_WR)
             while outsider.recv(4096):
                 pass

@@ -29,10 +29,10 @@ class SoakVerdict:
 
 def print_verdict(verdict: SoakVerdict, *, as_json: bool) -> None:
     """Print the result: one document, or lines."""
-    found = asdict(verdict)
+    values = asdict(verdict)
     if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(values) + "\n")
         return
-    for name, value in found.items():
+    for name, value in values.items():
         sys.stdout.write(f"{name}: {value}\n")
     sys.stdout.write("FAILED\n" if verdict.wrong else "PASSED\n")

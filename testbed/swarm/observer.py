@@ -36,7 +36,7 @@ TARGETS_PER_MS = 4_000
 MAX_TIMES = 10_000
 """Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
 
-LIMITS = HistoryLimits(flap_moves=10_000, thundering_passes=10_000)
+LIMITS = HistoryLimits(flap_moves=10_000, needless_passes=10_000)
 """The churn causes any number of moves and passes, so these limits are out of reach: only the other rules apply."""
 
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
@@ -238,21 +238,21 @@ class SwarmObserver:
         if not self._converging or self._expect_due or not self.tracker.converged:
             return
         self._converging = False
-        step, before, now = self.tracker.end(), self._before, self.tracker.figures.totals()
+        step, old_totals, new_totals = self.tracker.end(), self._before, self.tracker.figures.totals()
         self._on_converged(
             Convergence(
                 what=self._name(),
                 trigger=step.trigger,
                 members=step.members,
-                rebalances=now.rebalances - before.rebalances,
-                moves=now.moves - before.moves,
-                needed=max(0, now.needed - before.needed),
+                rebalances=new_totals.rebalances - old_totals.rebalances,
+                moves=new_totals.moves - old_totals.moves,
+                needed=max(0, new_totals.needed - old_totals.needed),
                 converged_ms=step.converged_ms,
             )
         )
 
     def _name(self) -> str:
-        parts = [f"{n} {what}" for n, what in ((self._joined, "joined"), (self._left, "left")) if n]
+        parts = [f"{n} {change}" for n, change in ((self._joined, "joined"), (self._left, "left")) if n]
         return ", ".join(parts) or "queues moved by themselves"
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -288,18 +288,18 @@ class SwarmObserver:
             broken=broken,
         )
 
-    def final(self, before: SwarmSummary, *, unread: int = 0, unknown: int = 0) -> SwarmSummary:
+    def final(self, summary: SwarmSummary, *, unread: int = 0, unknown: int = 0) -> SwarmSummary:
         """The summary of the whole run, once its consumers have left.
 
         Args:
-            before: the summary before they left; `converged` and `broken` are taken from it.
+            summary: the summary before they left; `converged` and `broken` are taken from it.
             unread: number of messages that were not received and are in queues for the group.
             unknown: number of messages that were not received and whose queues could not be read. The others are lost.
         """
         check, totals = self.check, self.in_all()
         return replace(
-            before,
-            ok=check.lost == 0 and before.converged and not before.broken,
+            summary,
+            ok=check.lost == 0 and summary.converged and not summary.broken,
             sent=check.sent,
             failed_sends=check.failed_sends,
             received_unique=check.received_unique,

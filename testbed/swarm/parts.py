@@ -205,17 +205,17 @@ async def run_parts(
 
 async def _raise_when_one_ends(parts: list[RemotePart]) -> NoReturn:
     """Raise `ServiceNotAvailable` for the first part that ends by itself: several often end for one reason."""
-    ended: list[RemotePart] = []
+    ended_parts: list[RemotePart] = []
     async with anyio.create_task_group() as waiting:
 
         async def wait(part: RemotePart) -> None:
             await part.ended()
-            ended.append(part)
+            ended_parts.append(part)
             waiting.cancel_scope.cancel()
 
         for part in parts:
             waiting.start_soon(wait, part)
-    raise ServiceNotAvailable(f"{ended[0].name} ended by itself ({ended[0].reason()})")
+    raise ServiceNotAvailable(f"{ended_parts[0].name} ended by itself ({ended_parts[0].reason()})")
 
 
 async def _all_joined(parts: list[RemotePart]) -> None:

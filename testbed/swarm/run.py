@@ -103,8 +103,8 @@ def split_options(options: SwarmRunOptions, run: int) -> list[SwarmOptions]:
 
 
 def _split(total: int, n: int) -> list[int]:
-    each, rest = divmod(total, n)
-    return [each + (part < rest) for part in range(n)]
+    each, remainder = divmod(total, n)
+    return [each + (part < remainder) for part in range(n)]
 
 
 class SwarmRun:
@@ -134,7 +134,9 @@ class SwarmRun:
             strategy_named(options.strategy),
             settle_ms=SETTLE_MS if len(self._parts) > 1 or elsewhere else 0.0,
             # The leaves at the end are not reported.
-            on_converged=lambda found: on_converged(found) if self.summary is None and self._pulls else None,
+            on_converged=lambda convergence: (
+                on_converged(convergence) if self.summary is None and self._pulls else None
+            ),
         )
         self._search = UnreadSearch(options.topic, options.group, self._parts[0].run, observer.check.is_missing)
 

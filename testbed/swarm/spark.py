@@ -81,7 +81,7 @@ class TaskPart(RemotePart):
 
     async def end_commands(self) -> None:
         """See `RemotePart`."""
-        # Its last lines are still to come.
+        # The last lines of its log are still to come.
         try:
             await self._stream.send_eof()
         except (OSError, RuntimeError):
@@ -145,17 +145,17 @@ class SparkParts:
             port = listener.extra(anyio.abc.SocketAttribute.local_port)
             part = _part_of(host, port, secret)
             tasks.start_soon(job.run, lambda: context.parallelize(range(n), n).mapPartitionsWithIndex(part).collect())
-            found = 0
+            n_started = 0
             with anyio.move_on_after(CONNECT_TIMEOUT_S), suppress(anyio.EndOfStream):
-                while found < n:
+                while n_started < n:
                     number, stream, lines = await arrived.receive()
-                    found += 1
+                    n_started += 1
                     yield TaskPart(number + 1, stream, lines, sink, job)
         if job.failure:
             raise ServiceNotAvailable(f"a part of the swarm did not start: {job.failure}")
-        if found < n:
+        if n_started < n:
             raise ServiceNotAvailable(
-                f"only {found} of {n} parts of the swarm have started within {CONNECT_TIMEOUT_S:g} s: "
+                f"only {n_started} of {n} parts of the swarm have started within {CONNECT_TIMEOUT_S:g} s: "
                 f"does {context.master} run {n} tasks at the same time? If not, choose fewer --processes"
             )
 
@@ -193,12 +193,12 @@ def job_failure(text: str) -> str:
     errors: list[str] = re.findall(
         r"^(?:\w+\.)*(\w+(?:Error|Failed|Exception|Available|NotExist): .*)$", text, re.MULTILINE
     )
-    lost = re.search(r"(executor \S+) exited .*Reason: (.*)$", text, re.MULTILINE)
+    match = re.search(r"(executor \S+) exited .*Reason: (.*)$", text, re.MULTILINE)
     failure = re.search(r"(?:most recent failure: |^: \S+: )(.*)$", text, re.MULTILINE)
     if "ModuleNotFoundError" in text:
         return f"its executor lacks what it needs ({errors[-1]}): install rebalance-lab there too"
-    if lost is not None:
-        return f"{lost[1]} is gone: {lost[2]}"
+    if match is not None:
+        return f"{match[1]} is gone: {match[2]}"
     if errors:
         return errors[-1]
     return failure[1] if failure is not None else text.strip().splitlines()[0]

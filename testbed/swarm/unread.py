@@ -26,8 +26,8 @@ SEARCH_S = 10.0
 
 def read_ends(info: BrokerInfo, topic: str) -> dict[MessageQueue, int]:
     """The end of each queue of a topic on a broker."""
-    found = info.topic(topic)
-    ranges = () if found is None else found.ranges
+    topic_info = info.topic(topic)
+    ranges = () if topic_info is None else topic_info.ranges
     return {MessageQueue(topic, info.name, number): each.max_offset for number, each in enumerate(ranges)}
 
 
@@ -43,8 +43,8 @@ def unread_ranges(
     for row in progress:
         committed[row.queue] = row.committed or 0
         until[row.queue] = max(until.get(row.queue, 0), row.max_offset)
-    found = {queue: (max(committed.get(queue, 0), begins.get(queue, 0)), end) for queue, end in sorted(until.items())}
-    return {queue: (begin, end) for queue, (begin, end) in found.items() if begin < end}
+    ranges = {queue: (max(committed.get(queue, 0), begins.get(queue, 0)), end) for queue, end in sorted(until.items())}
+    return {queue: (begin, end) for queue, (begin, end) in ranges.items() if begin < end}
 
 
 class UnreadSearch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.leases.unstored_commits import Place, UnstoredCommits
+from broker.leases.unstored_commits import GroupQueueKey, UnstoredCommits
 from client.leases.commit_waits import CommitWaits
 from model.limits import COMMIT_STORE_S, COMMIT_WAIT_S
 
@@ -56,8 +56,8 @@ def test_each_commit_is_stored_within_the_limit_and_no_queue_more_often_than_tha
     steps: list[tuple[int, bool, float]],
 ) -> None:
     unstored, now = UnstoredCommits(), 0.0
-    since: dict[Place, float] = {}  # the oldest commit of each queue that is not stored
-    stored_at: dict[Place, float] = {}
+    since: dict[GroupQueueKey, float] = {}  # the oldest commit of each queue that is not stored
+    stored_at: dict[GroupQueueKey, float] = {}
 
     def advance(until: float) -> None:
         nonlocal now

@@ -36,7 +36,7 @@ ENDS = (E.QUEUE_DROPPED, E.LOCK_EXPIRED, E.QUEUE_RELEASED)
 
 
 def found_by_check(events: Sequence[Event], orphan_ms: float = 1e9) -> set[Rule]:
-    check = HistoryCheck(HistoryLimits(complete=True, drained=True, double_owner_ms=1e9, orphan_ms=orphan_ms))
+    check = HistoryCheck(HistoryLimits(complete=True, all_consumed=True, double_owner_ms=1e9, orphan_ms=orphan_ms))
     for event in events:
         check.feed(event)
     return {anomaly.rule for anomaly in check.finish().anomalies}

@@ -98,7 +98,7 @@ class SearchAgainstList(RuleBasedStateMachine):
     )
     def search(self, term: bytes, begin_ms: int, span_ms: int) -> None:
         end_ms = begin_ms + span_ms
-        views = segment_views(self.store.log, begin_ms=begin_ms, end_ms=end_ms, before=NO_LIMIT)
+        views = segment_views(self.store.log, begin_ms=begin_ms, end_ms=end_ms, end_position=NO_LIMIT)
         steps = list(self.searcher.search(views, term, words, NO_LIMIT))
         found = [(step.found.position, step.found.stored_ms) for step in steps if step.found is not None]
         # Whole segments are looked at: what of them is outside of the time, the caller leaves out.
@@ -115,7 +115,7 @@ class SearchAgainstList(RuleBasedStateMachine):
         found: list[tuple[int, int]] = []
         before = self.store.written_position
         while before > self.store.log.min_position:
-            views = segment_views(self.store.log, begin_ms=0, end_ms=NO_LIMIT, before=before)
+            views = segment_views(self.store.log, begin_ms=0, end_ms=NO_LIMIT, end_position=before)
             steps = self.searcher.search(views, term, words, before)
             reached = before
             for taken, step in enumerate(steps, 1):

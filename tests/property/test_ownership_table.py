@@ -14,11 +14,11 @@ from client.rebalance import ownership_events as events
 from client.rebalance.ownership_events import OwnershipEvent
 from client.rebalance.ownership_table import (
     ABSENT,
-    ASKED,
     DRAINING,
     LOST,
     OWNED,
     RELEASING,
+    REQUESTED,
     TRANSITIONS,
     WANTED,
     OwnershipState,
@@ -112,7 +112,7 @@ class World:
         if queue in self.leaving:
             return self.leaving[queue]
         if self.asks.get(queue) and not self.closed:
-            return ASKED
+            return REQUESTED
         return WANTED if queue in self.target and not self.closed else ABSENT
 
     def compare(self) -> None:
@@ -319,5 +319,5 @@ def test_each_state_has_a_way_to_absent_and_none_but_grants_leads_to_owned(at: t
         before = set(reached)
         for (state, _), after in TRANSITIONS.items():
             if state in before:
-                reached |= {after} if after is not None else {ASKED, WANTED, ABSENT}
+                reached |= {after} if after is not None else {REQUESTED, WANTED, ABSENT}
     assert ABSENT in reached

@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         name="notification-swallowed",
         file="broker/groups/notifications.py",
-        old="        info.pending_joins_only = info.pending_joins_only and joined",
-        new="        if not joined:\n            return",
+        old="        info.pending_joins_only = info.pending_joins_only and is_join",
+        new="        if not is_join:\n            return",
         shown=("stale-view", "orphan"),
     ),
     Mutant(
@@ -144,8 +144,8 @@ MUTANTS = (
     Mutant(
         name="share-one-too-small",
         file="client/allocate/averagely.py",
-        old="list(mq_all[start : start + share + (index < rest)])",
-        new="list(mq_all[start : start + share + (index < rest - 1)])",
+        old="list(mq_all[start : start + share + (index < remainder)])",
+        new="list(mq_all[start : start + share + (index < remainder - 1)])",
         shown=("orphan", "lost-write"),
     ),
     Mutant(

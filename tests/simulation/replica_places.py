@@ -66,7 +66,7 @@ async def following(
         ):
             registration = Registration(announcement, NoTopics())
             registration.start(tasks, f"0.0.0.0:{BROKER_PORT}")
-            await registration.wait_tried()
+            await registration.wait_attempted()
             try:
                 yield asked
             finally:

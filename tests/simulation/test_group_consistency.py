@@ -239,7 +239,7 @@ def test_a_queue_is_lost_when_a_commit_says_that_another_process_lives_under_our
             cluster.simulation.network.stall_connection(connection)  # the broker goes on believing in it
         offsets = cluster.brokers["broker-a"].running.broker.leases.offsets
         before = offsets.read("g", "t", 0)  # pulls have committed this already
-        instance.heartbeats.epoch = "another-run"
+        instance.heartbeats.run_id = "another-run"
         instance.remoting.drop("broker-a:10911")
         assert len(consumer.queues) == 1
         await anyio.sleep(OFFSET_PERSIST_INTERVAL_S + 1)

@@ -47,7 +47,7 @@ def test_the_unsent_events_of_killed_members_accuse_no_one(seed: int, caplog: py
             orphan_ms=promise.orphan_s * 1000,
             stale_ms=promise.stale_s * 1000,
             flap_moves=promise.flap_moves,
-            thundering_passes=promise.needless_passes,
+            needless_passes=promise.needless_passes,
         )
     )
     for event in in_order(reported):

@@ -86,7 +86,7 @@ async def consoled_cluster(
             BrokerConfig(name="b", data_dir=tmp_path, listen=ANY, name_servers=(name_server.address,), access=access)
         ) as running,
     ):
-        await running.broker.topics.registration.wait_tried()
+        await running.broker.topics.registration.wait_attempted()
         made = ConsoleOptions(name_servers=name_server.address, **options)
         async with run_console(made) as address, aiohttp.ClientSession() as session:
             browser = Browser(session, address)

@@ -34,7 +34,7 @@ async def watched_cluster(data: Path) -> AsyncIterator[tuple[str, str, str]]:
     async with watched_name_server(NameServerConfig(listen=ANY), ANY) as (name_server, shown):
         config = BrokerConfig(name="b", data_dir=data, listen=ANY, name_servers=(name_server.address,))
         async with watched_broker(config, ANY) as (running, broker_shown):
-            await running.broker.topics.registration.wait_tried()
+            await running.broker.topics.registration.wait_attempted()
             yield name_server.address, shown, broker_shown
 
 

@@ -64,7 +64,7 @@ async def watched_cluster(tmp_path: Path) -> AsyncIterator[tuple[str, str, str, 
             BrokerConfig(name="b", data_dir=tmp_path / "b", listen=ANY, name_servers=(name_server.address,)), ANY
         ) as (running, broker_shown),
     ):
-        await running.broker.topics.registration.wait_tried()
+        await running.broker.topics.registration.wait_attempted()
         yield name_server.address, shown, broker_shown, Endpoints(session)
 
 

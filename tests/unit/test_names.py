@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.plain_words import ALLOWED_NAMES, ALLOWED_PARTICIPLES, NAME_PATTERNS, PARTICIPLE
+from tests.unit.plain_words import (
+    ALLOWED_NAMES,
+    ALLOWED_PARTICIPLES,
+    ALLOWED_VAGUE,
+    NAME_PATTERNS,
+    PARTICIPLE,
+    VAGUE,
+    VAGUE_ROOMS,
+)
 from tests.unit.source_tree import Source, parse, shipped, sources
 
 pytestmark = pytest.mark.walk
@@ -87,3 +95,40 @@ def test_no_public_class_or_function_is_a_bare_participle() -> None:
     assert {path: names for path, names in wrong.items() if names} == {}
     stale = set(ALLOWED_PARTICIPLES) - {name for names in found.values() for name in names}
     assert sorted(stale) == []
+
+
+def vague_variables(source: Source) -> list[str]:
+    """The parameters and local variables of a file whose names do not say what they have."""
+    found: dict[str, None] = {}
+    for function in source.nodes:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        for node in ast.walk(function):
+            match node:
+                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) if name in VAGUE:
+                    found[name] = None
+                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) if name in VAGUE:
+                    found[name] = None
+    return list(found)
+
+
+def test_a_vague_variable_is_found_wherever_it_is_bound_and_a_field_of_that_name_is_not() -> None:
+    text = (
+        "def f(at, position):\n"
+        "    found, row = [one for one in position], {key: 1 for key in position}\n"
+        "    match row:\n"
+        "        case [gone, *lost] if (known := gone.given):\n"
+        "            return lambda who: row.what(made=known)\n"
+        "class Row:\n"
+        "    place: int\n"
+    )
+    assert sorted(vague_variables(parse("client/example.py", text))) == [
+        *("at", "found", "gone", "known", "lost", "one", "who")
+    ]
+
+
+def test_parameters_and_local_variables_say_what_they_have() -> None:
+    found = {source.path: vague_variables(source) for source in shipped() if not source.path.startswith(VAGUE_ROOMS)}
+    wrong = {path: [name for name in names if f"{path} {name}" not in ALLOWED_VAGUE] for path, names in found.items()}
+    assert {path: names for path, names in wrong.items() if names} == {}, "plain_words.py says how such a name reads"
+    assert sorted(set(ALLOWED_VAGUE) - {f"{path} {name}" for path, names in found.items() for name in names}) == []

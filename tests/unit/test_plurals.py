@@ -20,7 +20,7 @@ BEHIND = re.compile(rf" (?:{NOUNS.replace(' ', '|')})\b")
 LIMIT_BEFORE = re.compile(r"\b(?:of|than|most|least|all|the|up to|each) $", re.IGNORECASE)
 """Behind these words is a total or a limit, which is rarely one and does not count the noun."""
 
-WORDS = frozenset({"here", "name", "what", "where"})
+WORDS = frozenset({"direction", "here", "name", "what", "where"})
 """Names of values that are words, such as the kind of the messages."""
 
 ALLOWED = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.plain_words import ALLOWED, PATTERNS
+from tests.unit.plain_words import ALLOWED, PATTERNS, VAGUE_ROOMS
 from tests.unit.source_tree import PURE_MODULES, Source, parse, shipped, sources, texts
 
 QUESTION_WORDS = {"What", "Who", "Where", "Which", "How", "When", "Whether", "Why", "Among", "Until", "Does", "From"}
@@ -65,6 +65,31 @@ def test_a_class_name_means_one_thing() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert {name: n for name, n in names.items() if n > 1} == {}
+
+
+BARE_PRONOUN = re.compile(r"(?:It|Its|They|Their|Those|These|The same|Of)\b(?! -> )")
+
+
+def without_a_noun(source: Source) -> list[str]:
+    """The docstrings, of constants too, that begin with a word for something which is named nowhere before."""
+    texts = (
+        line.value.value.strip()
+        for node in source.nodes
+        if isinstance(body := getattr(node, "body", None), list)
+        for line in body
+        if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+    )
+    return [text[:60] for text in texts if BARE_PRONOUN.match(text)]
+
+
+def test_a_docstring_without_its_noun_is_found() -> None:
+    text = 'A = 1\n"""Its unit is a second."""\nB = 2\n"""The unit of B."""\ndef f():\n    "They wait."\n'
+    assert without_a_noun(parse("client/example.py", text)) == ["Its unit is a second.", "They wait."]
+
+
+def test_a_docstring_begins_with_a_noun_or_a_verb() -> None:
+    found = {source.path: without_a_noun(source) for source in shipped() if not source.path.startswith(VAGUE_ROOMS)}
+    assert {path: texts for path, texts in found.items() if texts} == {}
 
 
 def foreign_quotes() -> Iterator[str]:

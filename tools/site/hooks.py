@@ -58,5 +58,5 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn the links of the repository into links of the site."""
     site = page.file.src_uri
-    made = with_site_links(_REPOSITORY.get(site, f"docs/{site}"), markdown)[0]
-    return home((ROOT / "README.md").read_text(encoding="utf-8"), made) if site == "README.md" else made
+    linked = with_site_links(_REPOSITORY.get(site, f"docs/{site}"), markdown)[0]
+    return home((ROOT / "README.md").read_text(encoding="utf-8"), linked) if site == "README.md" else linked

@@ -82,8 +82,8 @@ def _flags(option: Any) -> str:
 
 def _row(name: str, parameter: Any) -> str:
     default = "" if parameter.default is None or callable(parameter.default) else str(parameter.default)
-    if isinstance(shown := getattr(parameter, "show_default", None), str):
-        default = f"({shown})"
+    if isinstance(default_text := getattr(parameter, "show_default", None), str):
+        default = f"({default_text})"
     if parameter.required:
         default = "required"
     if parameter.param_type_name == "option" and parameter.secondary_opts:

@@ -1,6 +1,6 @@
 """Checks a history: reads events and lines of a ledger in order, and answers yes, unknown or no. Pure.
 
-    check = HistoryCheck(HistoryLimits(complete=True, drained=True))
+    check = HistoryCheck(HistoryLimits(complete=True, all_consumed=True))
     for event in in_order(events):         # events of nodes, and lines of `ledger.py`
         check.feed(event)
     verdict = check.finish()
@@ -92,8 +92,8 @@ class _Group:
 
     def _subscribed(self, event: Event) -> None:
         for part in _SQL.sub("=SQL", event.detail).split(" "):
-            topic, found, expression = part.partition("=")
-            if found and expression != "*":
+            topic, separator, expression = part.partition("=")
+            if separator and expression != "*":
                 self.offsets.filtered[topic] = None
 
     def world_changed(self, event: Event) -> None:
@@ -172,8 +172,8 @@ class HistoryCheck:
         self._world.append(event)
         if event.kind == EventKind.ROUTE_CHANGED and event.broker == event.node:
             self._routes[event.topic, event.broker] = event
-        for known in self._groups.values():
-            known.world_changed(event)
+        for group_state in self._groups.values():
+            group_state.world_changed(event)
 
     def _begin(self, name: str) -> _Group:
         group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence, self._faults)
@@ -195,8 +195,12 @@ class HistoryCheck:
                 self._messages.ended(line)
 
     def _committed(self, group: str, queue: MessageQueue) -> tuple[int, Event | None]:
-        found = self._groups.get(group)
-        return (-1, None) if found is None else (found.offsets.committed(queue), found.offsets.last_commit(queue))
+        group_state = self._groups.get(group)
+        return (
+            (-1, None)
+            if group_state is None
+            else (group_state.offsets.committed(queue), group_state.offsets.last_commit(queue))
+        )
 
     # --- results -----------------------------------------------------------------------------------------------------
 

@@ -105,11 +105,11 @@ class DeliveryCheck:
         """Return the first messages that were acknowledged and not received, as (producer, number), at most `limit`."""
         return self._waiting_for(_Waiting.RECEIPT, limit)
 
-    def _waiting_for(self, what: _Waiting, limit: int) -> list[tuple[int, int]]:
-        found = [
+    def _waiting_for(self, waiting_state: _Waiting, limit: int) -> list[tuple[int, int]]:
+        ranges = [
             (producer, number)
             for producer, of_producer in sorted(self._producers.items())
             for number, state in sorted(of_producer.waiting.items())
-            if state is what
+            if state is waiting_state
         ]
-        return found[:limit]
+        return ranges[:limit]

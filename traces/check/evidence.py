@@ -71,8 +71,8 @@ class Evidence:
         return True
 
     def _begin_run(self, event: Event, run: int) -> None:
-        before = self._runs.get(event.node)
-        if before is not None and event.node not in self._stopped:
+        old_run = self._runs.get(event.node)
+        if old_run is not None and event.node not in self._stopped:
             self._holes.append(_Hole(event.node, event.t_ms, 0))
         self._runs[event.node] = run
         self._stopped.pop(event.node, None)
@@ -111,11 +111,15 @@ class Evidence:
         """
         seen_ms = event.t_ms if t_ms is None else t_ms
         # Two rules may have kept the same event; each is shown once.
-        shown = sorted({id(each): each for each in witness if each is not None}.values(), key=order_of)[-MAX_WITNESS:]
-        involved = [each.node for each in shown] + [each.broker for each in shown]
+        shown_events = sorted({id(each): each for each in witness if each is not None}.values(), key=order_of)[
+            -MAX_WITNESS:
+        ]
+        involved = [each.node for each in shown_events] + [each.broker for each in shown_events]
         doubt = doubt if not self._complete else ""
         doubt = doubt or self.uncertainty_at(seen_ms, involved)
-        doubt = doubt or next((why for each in shown if (why := self.clocks.uncertainty(each.node, each.t_ms))), "")
+        doubt = doubt or next(
+            (why for each in shown_events if (why := self.clocks.uncertainty(each.node, each.t_ms))), ""
+        )
         doubt = doubt or order_uncertainty
         self._found[rule, bool(doubt)] += 1
         if self._found[rule, bool(doubt)] > MAX_ANOMALIES:
@@ -123,7 +127,13 @@ class Evidence:
         queue = MessageQueue(event.topic, event.broker, event.queue_id) if event.queue_id >= 0 else None
         self.anomalies.append(
             Anomaly(
-                rule=rule, t_ms=seen_ms, group=event.group, queue=queue, text=text, witness=tuple(shown), doubt=doubt
+                rule=rule,
+                t_ms=seen_ms,
+                group=event.group,
+                queue=queue,
+                text=text,
+                witness=tuple(shown_events),
+                doubt=doubt,
             )
         )
 
@@ -137,11 +147,11 @@ class Evidence:
     def was_reset(self, event: Event) -> None:
         """Record a reset of an offset: a line of a ledger that seems to be shortly before it may be after it."""
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
-        for place, each in enumerate(self.anomalies):
+        for index, each in enumerate(self.anomalies):
             if each.rule is Rule.DUPLICATE and not each.doubt and (each.group, each.queue) == (event.group, queue):
                 doubt = self.clocks.ledger_uncertainty(event.node, event.t_ms - each.t_ms)
                 if doubt:
-                    self.anomalies[place] = replace(each, doubt=doubt)
+                    self.anomalies[index] = replace(each, doubt=doubt)
                     self._found[each.rule, False] -= 1
                     self._found[each.rule, True] += 1
 
@@ -150,9 +160,9 @@ class Evidence:
         return tuple(self._verdict(rule) for rule in Rule)
 
     def _verdict(self, rule: Rule) -> RuleVerdict:
-        found, doubtful = self._found[rule, False], self._found[rule, True]
+        anomalies, doubtful = self._found[rule, False], self._found[rule, True]
         answer, reason = Answer.YES, ""
-        if found:
+        if anomalies:
             answer = Answer.NO
         elif doubtful:
             answer = Answer.UNKNOWN
@@ -166,7 +176,7 @@ class Evidence:
         elif self.clocks.unknown:
             answer, reason = Answer.UNKNOWN, self.clocks.unknown
         return RuleVerdict(
-            rule=rule, answer=answer, checked=self.checked[rule], found=found, doubtful=doubtful, reason=reason
+            rule=rule, answer=answer, checked=self.checked[rule], found=anomalies, doubtful=doubtful, reason=reason
         )
 
 

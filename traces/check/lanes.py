@@ -94,35 +94,35 @@ class Lanes:
 
     def sent(self, line: Event, queue: MessageQueue, key: str) -> None:
         """Record that a broker acknowledged a message, which belongs to a lane."""
-        if self._keeps is not OrderScope.NOTHING:
+        if self._keeps is not OrderScope.NONE:
             self._insert(self._lane(self._queues[queue], key), line)
 
     def started(self, line: Event, queue: MessageQueue, key: str) -> None:
         """Record that a listener is called with a message, and check the rules."""
-        if self._keeps is OrderScope.NOTHING:
+        if self._keeps is OrderScope.NONE:
             return
         self._evidence.checked[Rule.OUT_OF_ORDER] += 1
         state = self._queues[queue]
         lane = self._lane(state, key)
-        what = f"{line.client} was given offset {line.offset:,} of {queue}" + (f" (key {key})" if key else "")
+        dispatch_text = f"{line.client} was given offset {line.offset:,} of {queue}" + (f" (key {key})" if key else "")
         if state.granted is not None and state.granted.client != line.client:
-            text = f"{what} while {state.granted.client} held the lease of the queue."
+            text = f"{dispatch_text} while {state.granted.client} held the lease of the queue."
             doubt = self._evidence.clocks.ledger_uncertainty(line.broker)
             self._evidence.add(Rule.DOUBLE_OWNER, line, text, [state.granted, line], order_uncertainty=doubt)
         for (other, offset), (start, waited_for) in lane.running.items():
             if waited_for or other == line.client:
-                text = f"{what} while offset {offset:,} of the same lane was with a listener of {other}."
+                text = f"{dispatch_text} while offset {offset:,} of the same lane was with a listener of {other}."
                 self._evidence.add(Rule.OUT_OF_ORDER, line, text, [start, line])
         self._insert(lane, line)
         first = lane.known[lane.unsettled] if lane.unsettled < len(lane.known) else line.offset
         if first < line.offset:
-            text = f"{what} before offset {first:,} of the same lane was processed."
+            text = f"{dispatch_text} before offset {first:,} of the same lane was processed."
             self._evidence.add(Rule.OUT_OF_ORDER, line, text, [*lane.last.values(), line])
-        self._check_repeat(lane, line, what)
+        self._check_repeat(lane, line, dispatch_text)
         lane.last[line.client] = line
         lane.running[line.client, line.offset] = (line, True)
 
-    def _check_repeat(self, lane: _Lane, line: Event, what: str) -> None:
+    def _check_repeat(self, lane: _Lane, line: Event, dispatch_text: str) -> None:
         last = lane.last.get(line.client)
         if last is None or last.offset <= lane.floor:
             return
@@ -131,15 +131,15 @@ class Lanes:
             line.client
         )  # the member may have acquired the queue just before
         if line.offset < last.offset:
-            text = f"{what} after offset {last.offset:,}, without having acquired the queue again."
+            text = f"{dispatch_text} after offset {last.offset:,}, without having acquired the queue again."
             self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line], order_uncertainty=doubt)
         elif line.offset > following:
-            text = f"{what} after offset {last.offset:,}, and left out offset {following:,} of the same lane."
+            text = f"{dispatch_text} after offset {last.offset:,}, and left out offset {following:,} of the same lane."
             self._evidence.add(Rule.POLL_SKIP, line, text, [last, line], order_uncertainty=doubt)
 
     def ended(self, line: Event, queue: MessageQueue, key: str, *, settled: bool) -> None:
         """Record that a listener has ended a message; `settled` means that no redelivery is needed."""
-        if self._keeps is OrderScope.NOTHING:
+        if self._keeps is OrderScope.NONE:
             return
         lane = self._lane(self._queues[queue], key)
         lane.running.pop((line.client, line.offset), None)
@@ -156,29 +156,29 @@ class Lanes:
             lane.unsettled -= MAX_SETTLED
 
     def _lane(self, queue: _Queue, key: str) -> _Lane:
-        return queue.lanes[key if self._keeps is OrderScope.KEYS else ""]
+        return queue.lanes[key if self._keeps is OrderScope.KEY else ""]
 
     def _insert(self, lane: _Lane, line: Event) -> None:
         """Insert an offset; an acknowledgement may arrive after its message and later ones were delivered."""
         offset = line.offset
         if offset <= lane.floor:
             return
-        place = bisect_right(lane.known, offset)
-        if place and lane.known[place - 1] == offset:
+        index = bisect_right(lane.known, offset)
+        if index and lane.known[index - 1] == offset:
             return
         insort(lane.known, offset)
-        if place < lane.unsettled:
+        if index < lane.unsettled:
             # A settled message with a higher offset has overtaken it; if this one were settled, it would be known
             # already.
             text = (
                 f"Offset {offset:,} of {line.topic}@{line.broker}:{line.queue_id} was acknowledged, and offset "
-                f"{lane.known[place + 1]:,} of the same lane was processed before it."
+                f"{lane.known[index + 1]:,} of the same lane was processed before it."
             )
             self._evidence.add(Rule.OUT_OF_ORDER, line, text, [line, *lane.last.values()])
-            lane.unsettled = place
+            lane.unsettled = index
 
 
 def _next(lane: _Lane, offset: int) -> int:
     """Return the first known offset after `offset`, or `offset` itself if there is none."""
-    place = bisect_right(lane.known, offset)
-    return lane.known[place] if place < len(lane.known) else offset
+    index = bisect_right(lane.known, offset)
+    return lane.known[index] if index < len(lane.known) else offset

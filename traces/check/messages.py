@@ -82,14 +82,14 @@ class MessageRules:
         if line.queue_id < 0 or line.offset < 0:
             return
         queue = MessageQueue(line.topic, line.broker, line.queue_id)
-        before = self._stored.get((message.lane, queue))
+        old_line = self._stored.get((message.lane, queue))
         self._evidence.checked[Rule.OUT_OF_ORDER] += 1
-        if before is not None and before.offset >= line.offset and before.n < message.number:
+        if old_line is not None and old_line.offset >= line.offset and old_line.n < message.number:
             text = (
-                f"Lane {message.lane} sent number {before.n} before number {message.number}, and {queue} has them at "
-                f"offsets {before.offset:,} and {line.offset:,}."
+                f"Lane {message.lane} sent number {old_line.n} before number {message.number}, and {queue} has them at "
+                f"offsets {old_line.offset:,} and {line.offset:,}."
             )
-            self._evidence.add(Rule.OUT_OF_ORDER, line, text, [before, line])
+            self._evidence.add(Rule.OUT_OF_ORDER, line, text, [old_line, line])
         self._stored[message.lane, queue] = line
         for lanes in self._lanes.values():
             lanes.sent(line, queue, key_of(line))
@@ -128,7 +128,7 @@ class MessageRules:
             doubt = self._evidence.clocks.ledger_uncertainty(line.broker, apart_ms)
             self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_uncertainty=doubt)
         if (
-            self._limits.order.get(line.group) is not OrderScope.KEYS
+            self._limits.order.get(line.group) is not OrderScope.KEY
         ):  # with ordered keys, other keys may overtake a key that has to wait
             self._read(line, queue)
         lanes = self._lanes.get(line.group)
@@ -197,19 +197,19 @@ class MessageRules:
         """Judge the messages that are still open at the end."""
         for group, check in self._groups.items():
             for lane, number in check.missing(MAX_UNREAD):
-                known = self._open.get(
+                open_line = self._open.get(
                     SentMessage(lane, number)
                 )  # None if the group appeared after all other groups had processed it
-                line = (known or sent_line(now_ms, SentMessage(lane, number)))._replace(group=group)
+                line = (open_line or sent_line(now_ms, SentMessage(lane, number)))._replace(group=group)
                 queue = MessageQueue(line.topic, line.broker, line.queue_id)
                 committed, commit = self._committed(group, queue)
                 passed = 0 <= line.offset < committed
-                if not passed and not self._limits.drained:
+                if not passed and not self._limits.all_consumed:
                     continue  # it may still be processed
                 text = f"{_message(line)} was acknowledged to its producer, and {group} never processed it" + (
                     f", although it has committed {committed:,}." if passed else "."
                 )
-                self._evidence.add(Rule.LOST_WRITE, line, text, [known, commit if passed else None], t_ms=now_ms)
+                self._evidence.add(Rule.LOST_WRITE, line, text, [open_line, commit if passed else None], t_ms=now_ms)
             if not self._everyone.sent:
                 continue  # the ledger has lines of consumers only
             for lane, number in check.unsent(MAX_UNREAD):
@@ -236,5 +236,5 @@ class MessageRules:
 
 
 def _message(line: Event) -> str:
-    at = f" ({line.topic}@{line.broker}:{line.queue_id}, offset {line.offset:,})" if line.queue_id >= 0 else ""
-    return f"message {line.n} of lane {line.version}{at}"
+    place_text = f" ({line.topic}@{line.broker}:{line.queue_id}, offset {line.offset:,})" if line.queue_id >= 0 else ""
+    return f"message {line.n} of lane {line.version}{place_text}"

@@ -72,12 +72,12 @@ class OffsetRules:
         queues, step = self._queues, _STEPS[kind].__get__(self)
 
         def take(event: Event) -> None:
-            place = event[6:9]
-            offsets = queues.get(place)
+            queue_key = event[6:9]
+            offsets = queues.get(queue_key)
             if offsets is None:
                 if event.queue_id < 0:
                     return
-                offsets = queues[place] = _Offsets()
+                offsets = queues[queue_key] = _Offsets()
             step(offsets, event)
 
         return take
@@ -87,12 +87,12 @@ class OffsetRules:
     def _acquired(self, offsets: _Offsets, event: Event) -> None:
         self._evidence.checked[Rule.POLL_SKIP] += 1
         self._evidence.checked[Rule.DUPLICATE] += 1
-        start, known = event.offset, max(offsets.reach, offsets.committed)
+        start, reached = event.offset, max(offsets.reach, offsets.committed)
         has_new_master, offsets.has_new_master = offsets.has_new_master, False
-        if 0 <= known < start and not has_new_master:
+        if 0 <= reached < start and not has_new_master:
             text = (
                 f"{event.client} began {_named(event)} at offset {start:,}, and no member had been given "
-                f"{_span(known, start)}."
+                f"{_span(reached, start)}."
             )
             self._evidence.add(Rule.POLL_SKIP, event, text, [offsets.reached, offsets.commit, event])
         elif 0 <= start < offsets.committed:
@@ -106,15 +106,15 @@ class OffsetRules:
 
     def _dispatched(self, offsets: _Offsets, event: Event) -> None:
         self._evidence.checked[Rule.NONMONOTONIC_POLL] += 1
-        before = offsets.owners.get(event.client)
-        if before is not None:
-            is_back = event.offset < offsets.committed and event.version == before.version
+        last_dispatch = offsets.owners.get(event.client)
+        if last_dispatch is not None:
+            is_back = event.offset < offsets.committed and event.version == last_dispatch.version
             if is_back and not event.detail.endswith(SEEK):
                 text = (
                     f"{event.client} owned {_named(event)} without a break and went back to offset {event.offset:,}, "
                     f"although the group had committed {offsets.committed:,}."
                 )
-                self._evidence.add(Rule.NONMONOTONIC_POLL, event, text, [before, offsets.commit, event])
+                self._evidence.add(Rule.NONMONOTONIC_POLL, event, text, [last_dispatch, offsets.commit, event])
             offsets.owners[event.client] = event
         if event.offset > offsets.reach:
             offsets.reach, offsets.reached = event.offset, event
@@ -122,8 +122,8 @@ class OffsetRules:
             offsets.beyond = None
 
     def _dropped(self, offsets: _Offsets, event: Event) -> None:
-        before = offsets.owners.pop(event.client, None)
-        if before is not None and offsets.beyond is not None:
+        last_dispatch = offsets.owners.pop(event.client, None)
+        if last_dispatch is not None and offsets.beyond is not None:
             self._lost(offsets, offsets.beyond, event)
 
     # --- commits -----------------------------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ class OffsetRules:
 
     def deleted(self, event: Event) -> None:
         """Remove the queues of a topic that its broker has deleted: if the topic is created again, it begins at 0."""
-        for place in [place for place in self._queues if place[:2] == (event.topic, event.broker)]:
-            del self._queues[place]
+        for queue_key in [queue_key for queue_key in self._queues if queue_key[:2] == (event.topic, event.broker)]:
+            del self._queues[queue_key]
 
     def _reset(self, offsets: _Offsets, event: Event) -> None:
         self._evidence.was_reset(event)

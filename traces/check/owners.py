@@ -168,19 +168,19 @@ class OwnerRules:
             queue.holder, queue.granted = "", None
 
     def _acquired(self, queue: _Queue, event: Event) -> None:
-        before, queue.last = queue.last, event
+        last_owner, queue.last = queue.last, event
         queue.acquired[event.client] = event
-        if before is None or before.client == event.client:
+        if last_owner is None or last_owner.client == event.client:
             return
         self._evidence.checked[Rule.UNCAUSED_MOVE] += 1
         self._evidence.checked[Rule.FLAP] += 1
         root = self.root_of(queue, event)
         if root is None:
             text = (
-                f"{_named(event)} moved from {before.client} to {event.client}, and no change explains it: in the "
-                f"{_seconds(self._limits.explained_ms)} before, no member joined or left, and no route changed."
+                f"{_named(event)} moved from {last_owner.client} to {event.client}, and no change explains it: in the "
+                f"{_seconds(self._limits.explains_move_ms)} before, no member joined or left, and no route changed."
             )
-            self._evidence.add(Rule.UNCAUSED_MOVE, event, text, [before, queue.ended, event])
+            self._evidence.add(Rule.UNCAUSED_MOVE, event, text, [last_owner, queue.ended, event])
         self._check_flap(queue, event, root)
 
     def _dropped(self, queue: _Queue, event: Event) -> None:
@@ -193,7 +193,7 @@ class OwnerRules:
             root = None if each is None else self._began.get(each.cause)
             if root is not None and root.kind != EventKind.REBALANCE_BEGIN:
                 return root
-        since_ms = event.t_ms - self._limits.explained_ms
+        since_ms = event.t_ms - self._limits.explains_move_ms
         for change in reversed(self._changed):
             if change.t_ms >= since_ms:
                 return change
@@ -227,8 +227,8 @@ class OwnerRules:
         return sum(0 <= root.t_ms - t_ms <= self._limits.flap_ms for t_ms, _ in changes) <= 2
 
     def _count_owners(self, queue: _Queue, name: MessageQueue, event: Event) -> None:
-        found = self._figures.queue(name)
-        owners = () if found is None else found.owners
+        queue_figures = self._figures.queue(name)
+        owners = () if queue_figures is None else queue_figures.owners
         self._evidence.checked[Rule.ORPHAN] += 1
         if len(owners) > 1 and all(owner.token >= 0 for owner in owners):
             if queue.double_ms is None:
@@ -247,8 +247,8 @@ class OwnerRules:
         if orphan_ms <= self._limits.orphan_ms:
             return False
         clients = [each.client for each in (queue.ended, queue.last, event) if each is not None]
-        closed_ms = self._faults.closed_ms(event.group, event.broker, clients, now_ms - orphan_ms, now_ms)
-        return orphan_ms - closed_ms > self._limits.orphan_ms
+        blocked_ms = self._faults.blocked_ms(event.group, event.broker, clients, now_ms - orphan_ms, now_ms)
+        return orphan_ms - blocked_ms > self._limits.orphan_ms
 
     def _two_owners(self, queue: _Queue, event: Event, now_ms: float) -> None:
         assert queue.double_ms is not None, "it has two owners"
@@ -270,13 +270,17 @@ class OwnerRules:
     def finish(self, now_ms: float) -> None:
         """Judge the queues that still have two owners or no owner at the end."""
         for name, queue in self._queues.items():
-            found, last = self._figures.queue(name), queue.last or queue.ended
-            if found is None or last is None:
+            queue_figures, last = self._figures.queue(name), queue.last or queue.ended
+            if queue_figures is None or last is None:
                 continue
-            if queue.double_ms is not None and len(found.owners) > 1:
+            if queue.double_ms is not None and len(queue_figures.owners) > 1:
                 self._two_owners(queue, last, now_ms)
-            orphan_ms = found.orphaned_ms(now_ms)
-            if not found.owners and found.orphan_since is not None and self._is_orphan(queue, last, orphan_ms, now_ms):
+            orphan_ms = queue_figures.orphaned_ms(now_ms)
+            if (
+                not queue_figures.owners
+                and queue_figures.orphan_since is not None
+                and self._is_orphan(queue, last, orphan_ms, now_ms)
+            ):
                 text = f"{_named(last)} has had no owner for {_seconds(orphan_ms)}, and has none at the end."
                 self._evidence.add(Rule.ORPHAN, last, text, [*self._before(queue, last)], t_ms=now_ms)
 

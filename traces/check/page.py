@@ -6,7 +6,7 @@ from html import escape
 
 from traces.check.verdict import Anomaly, Answer, Verdict
 from traces.check.words import clock_text, event_text, headline, rule_condition, rule_text, summary, witness_lines
-from traces.figures.faults import in_words
+from traces.figures.faults import describe_fault
 
 _WIDTH, _LEFT, _ROW, _TOP = 1_000, 190, 34, 30
 _COLORS = {Answer.YES: "#2e7d32", Answer.UNKNOWN: "#b26a00", Answer.NO: "#c62828"}
@@ -26,7 +26,7 @@ def make_page(verdict: Verdict, title: str) -> str:
         for each in verdict.rules
     )
     anomalies = "\n".join(_section(number, anomaly) for number, anomaly in enumerate(verdict.anomalies, 1))
-    faults = "".join(f"<li>{escape(in_words(each, verdict.began_ms))}</li>\n" for each in verdict.faults)
+    faults = "".join(f"<li>{escape(describe_fault(each, verdict.began_ms))}</li>\n" for each in verdict.faults)
     clocks = "".join(f"<li>{escape(clock_text(each))}</li>\n" for each in verdict.clocks)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>\n'

@@ -82,9 +82,9 @@ class PassRules:
 
     def _changed(self, event: Event) -> None:
         broker = event.broker
-        before = self._newest.get(broker)
-        if before is not None and before.version != event.version:
-            self._replaced[before.version] = event
+        old_change = self._newest.get(broker)
+        if old_change is not None and old_change.version != event.version:
+            self._replaced[old_change.version] = event
             if len(self._replaced) > MAX_KNOWN_CHANGES:
                 del self._replaced[next(iter(self._replaced))]
         self._newest[broker] = self._last_change = event
@@ -113,18 +113,18 @@ class PassRules:
 
     def _check_unnotified(self, event: Event) -> None:
         for broker, change in list(self._unnotified.items()):
-            if event.t_ms - change.t_ms <= self._limits.notify_ms:
+            if event.t_ms - change.t_ms <= self._limits.notification_ms:
                 continue
             del self._unnotified[broker]
             text = (
                 f"The group changed at broker {broker} ({_change(change)}), and its members were not notified within "
-                f"{self._limits.notify_ms / 1000:g} s: only their timers find out."
+                f"{self._limits.notification_ms / 1000:g} s: only their timers find out."
             )
             self._evidence.add(Rule.STALE_VIEW, change, text, [change, event], t_ms=event.t_ms)
 
     def _planned(self, event: Event) -> None:
         member = self._member(event.client)
-        begun, before = member.begun, member.planned
+        pass_begin, old_plan = member.begun, member.planned
         if event.version < 0:
             return
         self._evidence.checked[Rule.STALE_VIEW] += 1
@@ -132,19 +132,19 @@ class PassRules:
         replaced = self._replaced.get(event.version)
         if any(each.version == event.version for each in self._newest.values()):
             replaced = None  # brokers that started together count alike: this is the present version of another broker
-        if replaced is not None and begun is not None:
-            late_ms = begun.t_ms - replaced.t_ms
+        if replaced is not None and pass_begin is not None:
+            late_ms = pass_begin.t_ms - replaced.t_ms
             if late_ms > self._limits.stale_ms and not member.reported:
                 member.reported = True
                 text = (
                     f"{event.client} planned with group version {event.version}, which broker {replaced.broker} had "
                     f"replaced {late_ms / 1000:,.1f} s before ({_change(replaced)})."
                 )
-                self._evidence.add(Rule.STALE_VIEW, event, text, [replaced, begun, event])
+                self._evidence.add(Rule.STALE_VIEW, event, text, [replaced, pass_begin, event])
         else:
             member.reported = False
         member.planned = event
-        needless = event.n == 0 and before is not None and before.version == event.version
+        needless = event.n == 0 and old_plan is not None and old_plan.version == event.version
         if needless and event.detail.partition(" ")[0] == "NOTIFY":
             self._needless_pass(event)
 
@@ -154,14 +154,14 @@ class PassRules:
         self._needless.append(event)
         while self._needless[0].t_ms < since_ms:
             self._needless.popleft()
-        # A pass at the beginning of the window may follow an older change: its notification may be `notify_ms` late.
-        while self._causes and self._causes[0][0] < since_ms - self._limits.notify_ms:
+        # A pass at the beginning of the window may follow an older change, whose notification may be late.
+        while self._causes and self._causes[0][0] < since_ms - self._limits.notification_ms:
             self._forget_cause()
         # A member asks one broker for its list, so the notification of each other broker may trigger a needless pass.
         changes = len(self._recent)
         notified = self._notified.get(event.client)
         unversioned = notified is not None and notified.version < 0
-        allowed = self._limits.thundering_passes + (0 if unversioned else changes * max(1, len(self._members)))
+        allowed = self._limits.needless_passes + (0 if unversioned else changes * max(1, len(self._members)))
         if len(self._needless) > allowed:
             n = len(self._needless)
             why = "Its notifications have no group version." if unversioned else ""
@@ -191,9 +191,9 @@ class PassRules:
 
 
 def _change(event: Event) -> str:
-    what = {
+    verb_phrase = {
         EventKind.MEMBER_JOIN: "joined",
         EventKind.MEMBER_LEAVE: "left",
         EventKind.SUBSCRIPTION_CHANGE: "changed its topics",
     }[EventKind(event.kind)]
-    return f"{event.client} {what}"
+    return f"{event.client} {verb_phrase}"

@@ -48,13 +48,13 @@ def parse_events(lines: Sequence[bytes], bad: Callable[[BadLine], object]) -> li
             return [_event(columns) for columns in decoded]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
-    found = []
+    events = []
     for line in lines:
         try:
-            found.append(parse_event(line))
+            events.append(parse_event(line))
         except BadLine as error:
             bad(error)
-    return found
+    return events
 
 
 def _event(columns: dict[str, Any]) -> Event:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from model.events import Event
 from model.message_queue import MessageQueue
 from traces.figures.clocks.clocks import ClockFault
-from traces.figures.faults import FaultRow
+from traces.figures.faults import InjectedFault
 
 MAX_WITNESS = 20
 """Maximum number of events of a witness: people do not read more."""
@@ -63,7 +63,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
     NO = "no"
     NOTHING = "-"
-    """Of one rule: the history has no event that the rule could judge."""
+    """The answer of a rule if the history has no event that the rule could judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Verdict:
     anomalies: tuple[Anomaly, ...]
     messages: tuple[GroupMessages, ...] = ()
     began_ms: float = 0.0
-    faults: tuple[FaultRow, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     missing: str = ""
     clocks: tuple[ClockFault, ...] = ()
 

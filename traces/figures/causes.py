@@ -123,8 +123,8 @@ class Running:
     def _needed(self, moves: _TopicMoves) -> int:
         stayed = [client for client in moves.after if client not in self.left]
         # If another rebalance took a queue from the member in between, this one did not have to move it.
-        before = [max(0, moves.after[client] - moves.net[client]) for client in stayed]
-        return needed_moves(before, [moves.after[client] for client in stayed])
+        old_loads = [max(0, moves.after[client] - moves.net[client]) for client in stayed]
+        return needed_moves(old_loads, [moves.after[client] for client in stayed])
 
     def record(self, group: str) -> Rebalance:
         """Return the rebalance with all events up to now."""

@@ -149,11 +149,11 @@ class GroupFigures:
             self._check_wanted(name, topic)
 
     def _check_wanted(self, name: str, topic: _Topic) -> None:
-        wanted = self.members.wants(name)
-        if wanted != topic.wanted:
-            topic.wanted = wanted
+        is_wanted = self.members.wants(name)
+        if is_wanted != topic.wanted:
+            topic.wanted = is_wanted
             for queue in topic.queues.values():
-                queue.set_wanted(wanted, self.now_ms)
+                queue.set_wanted(is_wanted, self.now_ms)
 
     def _process_route(self, event: Event) -> Iterator[Row]:
         """Process a route: if a broker has fewer queues of a topic, remove those without an owner."""
@@ -213,11 +213,11 @@ class GroupFigures:
         if queue is not None:
             take(queue, event)
 
-    def _owners_changed(self, topic: _Topic, queue: QueueOwners, before: list[Tenure], running: Running) -> None:
+    def _owners_changed(self, topic: _Topic, queue: QueueOwners, old_tenures: list[Tenure], running: Running) -> None:
         for tenure in queue.owners:
-            if tenure not in before:
+            if tenure not in old_tenures:
                 self._began(topic, queue, tenure, running)
-        if not before:
+        if not old_tenures:
             self._wait_no_more(queue)
         elif not queue.owners:
             queue.ended_by = running.change.cause
@@ -332,14 +332,14 @@ class GroupFigures:
 
     def owners_of(self, queue: MessageQueue) -> tuple[str, ...]:
         """Return the owners of one queue, in the order in which they acquired it."""
-        found = self.queue(queue)
-        return () if found is None else tuple(tenure.owner for tenure in found.owners)
+        figures = self.queue(queue)
+        return () if figures is None else tuple(tenure.owner for tenure in figures.owners)
 
     def rebalances(self) -> list[Rebalance]:
         """Return the rebalances that are not finished, with the events up to now, in the order of their beginning."""
         running = [*self._running.values(), *self._held.values()]
-        found = [each.record(self.group) for each in running if not each.is_idle]
-        return sorted(found, key=lambda rebalance: rebalance.began_ms)
+        records = [each.record(self.group) for each in running if not each.is_idle]
+        return sorted(records, key=lambda rebalance: rebalance.began_ms)
 
     def totals(self) -> GroupTotals:
         """Return all figures up to now."""

@@ -35,13 +35,13 @@ class Loads:
 
     def change(self, client: str, by: int) -> None:
         """Change the load of a member."""
-        before = self.of.get(client, 0)
-        after = max(0, before + by)
+        old_load = self.of.get(client, 0)
+        new_load = max(0, old_load + by)
         if client not in self._absent:
-            self._count(before, -1)
-            self._count(after, 1)
-        if after:
-            self.of[client] = after
+            self._count(old_load, -1)
+            self._count(new_load, 1)
+        if new_load:
+            self.of[client] = new_load
         else:
             self.of.pop(client, None)
             self._absent.pop(client, None)
@@ -80,12 +80,12 @@ class Loads:
         return max(self._members_with) - (min(self._members_with) if members <= self.holders else 0)
 
 
-def needed_moves(before: Iterable[int], after: Iterable[int]) -> int:
-    """Return the fewest moves between loads, whichever member has which; `before` lacks the members that left.
+def needed_moves(old_loads: Iterable[int], new_loads: Iterable[int]) -> int:
+    """Return the fewest moves from old to new loads, for any owners; `old_loads` is without the members that left.
 
-    Queues in `after` without an owner before are moves as well. The larger loads stay with the members that had larger
-    ones: no other pairing keeps more queues.
+    A queue that had no owner before is a move, too. The larger loads stay with the members that had larger loads: no
+    other pairing keeps more queues.
     """
-    wanted = sorted(after, reverse=True)
-    kept = sum(map(min, sorted(before, reverse=True), wanted))
-    return sum(wanted) - kept
+    sorted_new = sorted(new_loads, reverse=True)
+    kept = sum(map(min, sorted(old_loads, reverse=True), sorted_new))
+    return sum(sorted_new) - kept

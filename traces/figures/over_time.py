@@ -81,10 +81,10 @@ class Deliveries:
         topic, n = event.topic, event.n
         if event.queue_id < 0 or topic.startswith(RETRY_PREFIX) or not (is_report or (event.kind in _LAGS and n >= 0)):
             return
-        place = (topic, math.floor((event.t_ms - self._start_ms) / self._bucket_ms))
-        bucket = self._buckets.get(place)
+        bucket_key = (topic, math.floor((event.t_ms - self._start_ms) / self._bucket_ms))
+        bucket = self._buckets.get(bucket_key)
         if bucket is None:
-            bucket = self._buckets[place] = _Bucket()
+            bucket = self._buckets[bucket_key] = _Bucket()
         if not is_report:
             queue = (topic, event.broker, event.queue_id)
             bucket.change += n - self._lags.get(queue, 0)
@@ -114,8 +114,8 @@ class Deliveries:
 
 
 def _number(name: str, detail: str) -> float | None:
-    found = _NUMBERS[name].search(detail)
+    match = _NUMBERS[name].search(detail)
     try:
-        return float(found[1]) if found else None
+        return float(match[1]) if match else None
     except ValueError:
         return None

@@ -81,8 +81,8 @@ class Tenure:
         """See `Ownership`."""
         if self.began != "acquired":
             return 0
-        most = min(max(self.reported, self.served), max(self.reach, self.own_served))
-        return max(0, most - self.start_offset) - self.duplicates
+        max_offset = min(max(self.reported, self.served), max(self.reach, self.own_served))
+        return max(0, max_offset - self.start_offset) - self.duplicates
 
 
 @dataclass(slots=True)
@@ -124,12 +124,12 @@ class QueueOwners:
             self.owners[1].double_ms += now_ms - self._since_ms
         self._since_ms = now_ms
 
-    def set_wanted(self, wanted: bool, now_ms: float) -> None:
-        """Start or stop counting the time without an owner; `wanted` is whether a member wants the topic."""
-        if self.orphan_since is not None and not wanted:
+    def set_wanted(self, is_wanted: bool, now_ms: float) -> None:
+        """Start or stop counting the time without an owner; `is_wanted` is whether a member wants the topic."""
+        if self.orphan_since is not None and not is_wanted:
             self.orphan_ms += now_ms - self.orphan_since
             self.orphan_since = None
-        elif self.orphan_since is None and wanted and not self.owners and self.last_owner is not None:
+        elif self.orphan_since is None and is_wanted and not self.owners and self.last_owner is not None:
             self.orphan_since = now_ms
 
     def orphaned_ms(self, now_ms: float) -> float:
@@ -260,8 +260,8 @@ class QueueOwners:
         self._latest[event.client] = tenure
         return tenure
 
-    def _end(self, tenure: Tenure, event: Event, ended: str) -> None:
-        tenure.to_ms, tenure.ended, tenure.end_cause = event.t_ms, ended, event.cause
+    def _end(self, tenure: Tenure, event: Event, reason: str) -> None:
+        tenure.to_ms, tenure.ended, tenure.end_cause = event.t_ms, reason, event.cause
         self.owners.remove(tenure)
         self.ended_by = event.cause
         if self.owners and self.owners[0].shared:

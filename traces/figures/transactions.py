@@ -46,10 +46,10 @@ SINGLE = EventKind.TRANSACTION_CHECKED.value
 
 def count_transactions(events: Iterable[Event]) -> list[TransactionTotals]:
     """Return the totals of each producer group, sorted by name; the order of the events does not matter."""
-    found: dict[str, TransactionTotals] = {}
+    totals_of: dict[str, TransactionTotals] = {}
     for event in events:
         name = COUNTED.get(event.kind)
         if name is not None:
-            totals = found.setdefault(event.group, TransactionTotals(group=event.group))
+            totals = totals_of.setdefault(event.group, TransactionTotals(group=event.group))
             setattr(totals, name, getattr(totals, name) + (1 if event.kind == SINGLE else event.n))
-    return sorted(found.values(), key=lambda totals: totals.group)
+    return sorted(totals_of.values(), key=lambda totals: totals.group)

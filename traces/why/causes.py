@@ -98,15 +98,15 @@ class Causes:
         kind = event.kind
         if kind not in STEPS:
             return
-        known = self.of(event)
-        if event.id == event.cause and (known.root is None or event.t_ms < known.root.t_ms):
-            known.root = event
-        if kind in _GROUP_CHANGES and known.version is None:
-            known.version = event
-        elif kind == EventKind.NOTIFY_SENT and known.sent is None:
-            known.sent = event
+        change = self.of(event)
+        if event.id == event.cause and (change.root is None or event.t_ms < change.root.t_ms):
+            change.root = event
+        if kind in _GROUP_CHANGES and change.version is None:
+            change.version = event
+        elif kind == EventKind.NOTIFY_SENT and change.sent is None:
+            change.sent = event
         elif kind == EventKind.NOTIFY_RECEIVED:
-            known.received.setdefault(event.client, event)
+            change.received.setdefault(event.client, event)
         elif kind == EventKind.REBALANCE_BEGIN:
             self._begun(event)
         if kind in _WORLD_CHANGES:
@@ -115,12 +115,12 @@ class Causes:
     def of(self, event: Event) -> KnownChange:
         """Return the events of the change that an event belongs to."""
         cause = self._changes.of(event).cause
-        known = self._known.get(cause)
-        if known is None:
-            known = self._known[cause] = KnownChange()
+        change = self._known.get(cause)
+        if change is None:
+            change = self._known[cause] = KnownChange()
             if len(self._known) > MAX_KNOWN_CHANGES:
                 del self._known[next(iter(self._known))]
-        return known
+        return change
 
     def change_of(self, event: Event) -> Change:
         """Return the change that an event belongs to."""
@@ -128,12 +128,12 @@ class Causes:
 
     def pass_of(self, client: str) -> Event | None:
         """Return the last pass of a member."""
-        found = self._passes.get(client)
-        return None if found is None else found.begun
+        last_pass = self._passes.get(client)
+        return None if last_pass is None else last_pass.begun
 
     def _begun(self, event: Event) -> None:
-        before = self._passes.get(event.client)
-        before_ms = event.t_ms - MISSED_MS if before is None else max(before.begun.t_ms, event.t_ms - MISSED_MS)
+        last_pass = self._passes.get(event.client)
+        before_ms = event.t_ms - MISSED_MS if last_pass is None else max(last_pass.begun.t_ms, event.t_ms - MISSED_MS)
         self._passes[event.client] = _Pass(event, before_ms)
         if event.id == event.cause:
             missed = self._missed(event, before_ms)
@@ -142,41 +142,41 @@ class Causes:
                 if len(self._fixed) > MAX_KNOWN_CHANGES:
                     del self._fixed[next(iter(self._fixed))]
 
-    def _missed(self, begun: Event, since_ms: float) -> Event | None:
+    def _missed(self, pass_begin: Event, since_ms: float) -> Event | None:
         """Find the first change since the previous pass of which this member was not notified."""
         missed = [
             change
             for change in self._recent
-            if change.t_ms >= since_ms and begun.client not in self.of(change).received
+            if change.t_ms >= since_ms and pass_begin.client not in self.of(change).received
         ]
         # Brokers notify changes of members; other changes a member detects itself, and mostly not in this pass.
         return next((change for change in missed if change.kind in _GROUP_CHANGES), missed[0] if missed else None)
 
-    def root_of(self, event: Event, ended: Event | None) -> tuple[Event | None, Discovery]:
+    def root_of(self, event: Event, end_event: Event | None) -> tuple[Event | None, Discovery]:
         """Return the first event of the change that caused the acquisition of a queue, and how it was noticed.
 
-        `ended` is the event that ended the last ownership of the queue. Its cause is used if the pass was by timer and
-        detected no change: then the member requested a queue again that it had been refused.
+        `end_event` ended the last ownership of the queue. Its cause is used if the pass was by timer and detected no
+        change: then the member requested a queue again that it had been refused.
         """
-        found: Event | None = None
-        for each in (event, ended):
+        root: Event | None = None
+        for each in (event, end_event):
             if each is None:
                 continue
             missed = self._fixed.get(each.cause)
             if missed is not None:
                 return self._rescued(each, missed)
-            known = self.of(each)
-            if known.root is not None and known.root.kind != EventKind.REBALANCE_BEGIN:
-                return known.root, Discovery.NOTIFIED if known.received else Discovery.ITSELF
-            found = found or known.root
+            cause_change = self.of(each)
+            if cause_change.root is not None and cause_change.root.kind != EventKind.REBALANCE_BEGIN:
+                return cause_change.root, Discovery.NOTIFIED if cause_change.received else Discovery.ITSELF
+            root = root or cause_change.root
         for change in reversed(self._recent):
             if change.t_ms >= event.t_ms - MISSED_MS:
                 return self.of(change).root or change, Discovery.ITSELF
-        return found, Discovery.ITSELF
+        return root, Discovery.ITSELF
 
     def _rescued(self, event: Event, missed: Event) -> tuple[Event, Discovery]:
-        known = self.of(missed)
-        root = known.root or missed
+        change = self.of(missed)
+        root = change.root or missed
         if missed.kind not in _GROUP_CHANGES:
             return root, Discovery.ITSELF
-        return root, Discovery.SILENT if known.sent is None else Discovery.LOST
+        return root, Discovery.SILENT if change.sent is None else Discovery.LOST

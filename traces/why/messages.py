@@ -71,8 +71,8 @@ class Handout:
     @property
     def events(self) -> list[Event]:
         """The events of the delivery, in order."""
-        found = (self.acquired, self.reported, self.commit, self.ended)
-        return [event for event in found if event is not None]
+        events = (self.acquired, self.reported, self.commit, self.ended)
+        return [event for event in events if event is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

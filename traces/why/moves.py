@@ -105,10 +105,10 @@ class QueueMove:
     @property
     def gap_ms(self) -> float:
         """The time in which the queue was not read: from the end of the last ownership to the first pull."""
-        at = {stage.step: stage.event.t_ms for stage in self.stages}
-        ended = at.get(MoveStep.DROPPED, at.get(MoveStep.ENDED))
-        pulled = at.get(MoveStep.PULL, at.get(MoveStep.ACQUIRED))
-        return 0.0 if ended is None or pulled is None else max(0.0, pulled - ended)
+        time_of = {stage.step: stage.event.t_ms for stage in self.stages}
+        ended_ms = time_of.get(MoveStep.DROPPED, time_of.get(MoveStep.ENDED))
+        pulled_ms = time_of.get(MoveStep.PULL, time_of.get(MoveStep.ACQUIRED))
+        return 0.0 if ended_ms is None or pulled_ms is None else max(0.0, pulled_ms - ended_ms)
 
 
 class _Queue:
@@ -188,9 +188,9 @@ class MoveTracker:
         finished = self._finish(name, queue) if queue.acquired is not None else None
         if event.kind == EventKind.QUEUE_DROPPED:
             queue.dropped = queue.dropped or event
-            begun = self.causes.pass_of(event.client)
-            if begun is not None and begun.cause == event.cause:
-                queue.passes[MoveStep.PASS_BEFORE] = begun
+            last_pass = self.causes.pass_of(event.client)
+            if last_pass is not None and last_pass.cause == event.cause:
+                queue.passes[MoveStep.PASS_BEFORE] = last_pass
         elif event.kind == EventKind.QUEUE_RELEASED:
             queue.released = event
         else:
@@ -203,9 +203,9 @@ class MoveTracker:
             self._forget_end(queue)  # its last owner acquired it again: this is not a move
             return finished
         queue.from_client, queue.owner, queue.acquired = queue.owner, event.client, event
-        begun = self.causes.pass_of(event.client)
-        if begun is not None:
-            queue.passes[MoveStep.PASS] = begun
+        last_pass = self.causes.pass_of(event.client)
+        if last_pass is not None:
+            queue.passes[MoveStep.PASS] = last_pass
         return finished
 
     def _forget_end(self, queue: _Queue) -> None:
@@ -224,8 +224,8 @@ class MoveTracker:
     def _move(self, name: MessageQueue, queue: _Queue) -> QueueMove:
         acquired = queue.acquired
         assert acquired is not None, "there is a move"
-        ended = queue.dropped or queue.ended
-        root, learned = self.causes.root_of(acquired, ended)
+        end_event = queue.dropped or queue.ended
+        root, learned = self.causes.root_of(acquired, end_event)
         steps = self._steps(queue, root)
         from_ms = root.t_ms if root is not None else 0.0
         ordered = sorted(
@@ -250,14 +250,14 @@ class MoveTracker:
     def _steps(self, queue: _Queue, root: Event | None) -> dict[MoveStep, Event]:
         acquired = queue.acquired
         assert acquired is not None, "there is a move"
-        known = self.causes.of(root) if root is not None else None
+        change = self.causes.of(root) if root is not None else None
         first = queue.passes.get(MoveStep.PASS_BEFORE) or queue.passes.get(MoveStep.PASS)
-        notified = None if known is None or first is None else known.received.get(first.client)
+        notified = None if change is None or first is None else change.received.get(first.client)
         granted = queue.granted if queue.granted is not None and queue.granted.client == acquired.client else None
-        found: dict[MoveStep, Event | None] = {
+        steps: dict[MoveStep, Event | None] = {
             MoveStep.CHANGE: root,
-            MoveStep.VERSION: None if known is None else known.version,
-            MoveStep.NOTIFY: None if known is None else known.sent,
+            MoveStep.VERSION: None if change is None else change.version,
+            MoveStep.NOTIFY: None if change is None else change.sent,
             MoveStep.NOTIFIED: notified,
             MoveStep.PASS_BEFORE: queue.passes.get(MoveStep.PASS_BEFORE),
             MoveStep.DROPPED: queue.dropped,
@@ -270,9 +270,9 @@ class MoveTracker:
             # If the queue is empty, the owner is idle after the first pull, which does not belong to the move.
             MoveStep.MESSAGE: None if granted is not None and granted.n == 0 else queue.message,
         }
-        if root is not None and found[MoveStep.VERSION] is root:
-            found[MoveStep.VERSION] = None  # the change is a change of the group itself
-        return {step: event for step, event in found.items() if event is not None}
+        if root is not None and steps[MoveStep.VERSION] is root:
+            steps[MoveStep.VERSION] = None  # the change is a change of the group itself
+        return {step: event for step, event in steps.items() if event is not None}
 
     def finish(self, until_ms: float = math.inf) -> list[QueueMove]:
         """Return the unfinished moves up to a time, with the events up to now."""
@@ -293,11 +293,11 @@ class MoveTracker:
 
 def _missing(steps: dict[MoveStep, Event], *, first: bool) -> tuple[MoveStep, ...]:
     """Return the necessary steps of such a move that the trace lacks."""
-    wanted = [MoveStep.CHANGE, MoveStep.PASS, MoveStep.LEASE, MoveStep.ACQUIRED, MoveStep.PULL]
-    found = [step for step in wanted if step not in steps]
+    needed_steps = [MoveStep.CHANGE, MoveStep.PASS, MoveStep.LEASE, MoveStep.ACQUIRED, MoveStep.PULL]
+    missing_steps = [step for step in needed_steps if step not in steps]
     if not first:
         if MoveStep.DROPPED not in steps and MoveStep.ENDED not in steps:
-            found.append(MoveStep.DROPPED)
+            missing_steps.append(MoveStep.DROPPED)
         if MoveStep.RELEASED not in steps and MoveStep.ENDED not in steps:
-            found.append(MoveStep.RELEASED)
-    return tuple(found)
+            missing_steps.append(MoveStep.RELEASED)
+    return tuple(missing_steps)

@@ -134,15 +134,15 @@ def move_text(move: QueueMove) -> str:
 
 def message_lines(story: MessageHistory) -> list[str]:
     """Explain, line by line, how often a message was dispatched."""
-    place = f"Offset {story.offset:,} of {story.queue}"
+    offset_text = f"Offset {story.offset:,} of {story.queue}"
     if story.outcome is TimesDispatched.NEVER:
         return [
-            f"{place} was never dispatched to a listener of {story.group}.",
+            f"{offset_text} was never dispatched to a listener of {story.group}.",
             _no_delivery_reason(story),
             *_dead(story),
         ]
     times = {TimesDispatched.ONCE: "once", TimesDispatched.TWICE: f"{len(story.handouts)} times"}
-    lines = [f"{place} was dispatched to listeners of {story.group} {times.get(story.outcome, story.outcome)}."]
+    lines = [f"{offset_text} was dispatched to listeners of {story.group} {times.get(story.outcome, story.outcome)}."]
     for number, handout in enumerate(story.handouts, 1):
         lines.append(f"{number}. {_given(handout)}")
         if number < len(story.handouts):
@@ -157,43 +157,43 @@ def message_lines(story: MessageHistory) -> list[str]:
 def _given(handout: Handout) -> str:
     under = ""
     if handout.acquired is not None:
-        at = handout.acquired
-        under = f" under lease {at.version}, which it got at {clock(at.t_ms)} to begin at offset {at.offset:,}"
+        acquired = handout.acquired
+        start = f"{clock(acquired.t_ms)} to begin at offset {acquired.offset:,}"
+        under = f" under lease {acquired.version}, which it got at {start}"
     if handout.reported is None:
         return f"{handout.client} received it{under}, and died before it could report whether it dispatched it."
     return f"{handout.client} reported at {clock(handout.reported.t_ms)} that it had dispatched it{under}."
 
 
 def _redelivery_reason(handout: Handout, after: Handout, offset: int) -> str:
-    ended, commit = handout.ended, handout.commit
+    end_event, commit = handout.ended, handout.commit
     committed = "it had committed nothing" if commit is None else f"its last commit was {commit.offset:,}"
-    if ended is None:
+    if end_event is None:
         if handout.client == after.client:
             return f"{handout.client} kept the queue and went back: a listener failed, or seek() was called."
         return f"{handout.client} still owned the queue when {after.client} got it: two members owned it."
-    if ended.kind == EventKind.OFFSET_RESET or ended.detail == "reset":
-        return f"An operator reset the offset at {clock(ended.t_ms)}, so it was redelivered."
-    how = _ENDED.get(ended.detail, ended.detail)
+    if end_event.kind == EventKind.OFFSET_RESET or end_event.detail == "reset":
+        return f"An operator reset the offset at {clock(end_event.t_ms)}, so it was redelivered."
+    how = _ENDED.get(end_event.detail, end_event.detail)
     if commit is not None and commit.offset > offset:
+        moved_at = clock(end_event.t_ms)
+        return f"It was committed ({commit.offset:,}) before the queue moved at {moved_at}: this must not happen."
+    if end_event.kind == EventKind.LOCK_EXPIRED:
         return (
-            f"It was committed ({commit.offset:,}) before the queue moved at {clock(ended.t_ms)}: this must not happen."
-        )
-    if ended.kind == EventKind.LOCK_EXPIRED:
-        return (
-            f"It was served under the lease of {handout.client}, which ended at {clock(ended.t_ms)}: {how}. "
+            f"It was served under the lease of {handout.client}, which ended at {clock(end_event.t_ms)}: {how}. "
             f"{committed[0].upper()}{committed[1:]}, so {after.client} got the queue from there."
         )
-    at = clock(ended.t_ms)
-    return f"The ownership of {handout.client} ended at {at}: {how}; {committed}, which does not include it."
+    ended_at = clock(end_event.t_ms)
+    return f"The ownership of {handout.client} ended at {ended_at}: {how}; {committed}, which does not include it."
 
 
 def _no_delivery_reason(story: MessageHistory) -> str:
     event = story.skipped
     if event is None:
         if story.passed is not None:
-            who = story.passed.client or "an unknown client"
+            client = story.passed.client or "an unknown client"
             return (
-                f"{who} committed {story.passed.offset:,} at {clock(story.passed.t_ms)}, which passes it, and no "
+                f"{client} committed {story.passed.offset:,} at {clock(story.passed.t_ms)}, which passes it, and no "
                 "member reported that it was dispatched: either that member died before it could report it, or the "
                 "message does not match the subscription, or it is lost."
             )

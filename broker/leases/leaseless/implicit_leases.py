@@ -1,17 +1,17 @@
 """Leases that the broker takes for members that ask for none, and the end of such a lease. Pure.
 
-RocketMQ's own clients have no leases: a member pulls a queue as soon as its allocation has it, maybe while another
-member still consumes it. So the broker takes the lease for it at its first pull of a queue that is free: an *implicit*
-lease. While another member has the queue, the pull waits. A member sends no request when it stops to consume a queue;
-but once another member wants the queue, the lease is *contested*, and the broker judges by the requests of the owner:
+RocketMQ's own clients have no leases: a member pulls a queue as soon as its own allocation gives it the queue, even if
+another member still consumes the queue. So the broker itself grants the lease when a member first pulls a free queue:
+an *implicit* lease. While another member has the queue, the pull waits. A member sends no request when it stops to
+consume a queue; but once another member wants the queue, the lease is *contested*, and the broker judges by the
+requests of the owner:
 
-    drained     Its pulls no longer bring anything new, and it has committed every message that it was sent. It
-                processes no message of this queue, whether it still wants it or not, and the next member may have
-                it. This is exact.
-    abandoned   It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
-                messages and 100 MiB. Or it neither pulls nor commits, which clients do every 5 s. This is inferred: a
-                listener may still have a message, and messages that were not committed come twice. The event that
-                reports it has the detail "given up".
+    drained     Its pulls no longer bring anything new, and it has committed every message that it was sent. So it
+                is processing no message of the queue, and the next member may have the queue. This is certain.
+    abandoned   It does not pull, and flow control cannot be the reason: RocketMQ's clients stop pulling only with 1000
+                messages or 100 MiB unprocessed. Or it neither pulls nor commits; a live client commits every 5 s. This
+                is inferred: a listener may still have a message, and messages that were not committed come twice. The
+                event that reports it has the detail "given up".
 
 A lease is contested at the earliest `IMPLICIT_LEASE_TENURE_S` after it was taken. Otherwise, while two members disagree
 about the owner of a queue, it would go back and forth between their pulls, and neither would get a message.
@@ -37,7 +37,7 @@ from model.limits import (
 
 NEVER = float("inf")
 
-Place = tuple[str, QueueKey]
+LeaseKey = tuple[str, QueueKey]
 """Group and queue."""
 
 
@@ -48,10 +48,10 @@ class ImplicitLease:
     begun_at: float
     pulled_at: float
     committed_at: float
-    contested_at: float = NEVER  # the time from which on another member's wish for the queue counts
+    contested_at: float = NEVER  # from when the lease may end because another member wants the queue
     is_announced: bool = False  # whether the owner's parked pull was run again after `contested_at`
-    sent_bytes: int = 0  # of messages that the owner was sent since it had last processed all of them
-    begins: bool = True  # whether the owner has not yet pulled from the group's offset on
+    sent_bytes: int = 0  # sent to the owner since it last had nothing unprocessed
+    is_before_group_offset: bool = True  # whether the owner has not yet pulled from the group's offset on
 
     def is_contested(self, now: float) -> bool:
         """Whether another member wants the queue."""
@@ -62,53 +62,53 @@ class ImplicitLeases:
     """The implicit leases of one broker."""
 
     def __init__(self) -> None:
-        self._leases: dict[Place, ImplicitLease] = {}
-        self._contested: dict[Place, ImplicitLease] = {}
+        self._leases: dict[LeaseKey, ImplicitLease] = {}
+        self._contested: dict[LeaseKey, ImplicitLease] = {}
 
     def __len__(self) -> int:
         return len(self._leases)
 
-    def get(self, place: Place) -> ImplicitLease | None:
+    def get(self, queue: LeaseKey) -> ImplicitLease | None:
         """The record of a queue, or None."""
-        return self._leases.get(place)
+        return self._leases.get(queue)
 
-    def pulled(self, place: Place, now: float) -> ImplicitLease:
+    def record_pull(self, queue: LeaseKey, now: float) -> ImplicitLease:
         """Record a pull of the owner; the first one makes the record."""
-        lease = self._leases.get(place)
+        lease = self._leases.get(queue)
         if lease is None:
-            lease = self._leases[place] = ImplicitLease(now, now, now)
+            lease = self._leases[queue] = ImplicitLease(now, now, now)
         lease.pulled_at = now
         return lease
 
-    def committed(self, place: Place, now: float) -> bool:
-        """Record a commit of the owner; returns whether the lease is contested, so that it may be drained now."""
-        lease = self._leases.get(place)
+    def record_commit(self, queue: LeaseKey, now: float) -> bool:
+        """Record a commit of the owner; returns whether the lease is contested: then this commit may have ended it."""
+        lease = self._leases.get(queue)
         if lease is None:
             return False
         lease.committed_at = now
         return lease.is_contested(now)
 
-    def contest(self, place: Place, now: float) -> float | None:
+    def contest(self, queue: LeaseKey, now: float) -> float | None:
         """Record that another member wants the queue; returns the time from which on that counts, None if not new."""
-        lease = self._leases.get(place)
+        lease = self._leases.get(queue)
         if lease is None or lease.contested_at != NEVER:
             return None
         lease.contested_at = max(now, lease.begun_at + IMPLICIT_LEASE_TENURE_S)
-        self._contested[place] = lease
+        self._contested[queue] = lease
         return lease.contested_at
 
-    def forget(self, place: Place) -> None:
-        """The lease is free, or its owner has asked for it."""
-        self._leases.pop(place, None)
-        self._contested.pop(place, None)
+    def forget(self, queue: LeaseKey) -> None:
+        """Forget a lease that was freed, or that its owner has now requested itself."""
+        self._leases.pop(queue, None)
+        self._contested.pop(queue, None)
 
-    def forget_all(self, is_gone: Callable[[Place], bool]) -> None:
+    def forget_all(self, is_gone: Callable[[LeaseKey], bool]) -> None:
         """Forget the queues of a deleted group or topic: a contested one among them would never be freed."""
-        for place in [place for place in self._leases if is_gone(place)]:
-            self.forget(place)
+        for queue in [queue for queue in self._leases if is_gone(queue)]:
+            self.forget(queue)
 
-    def contested(self) -> list[tuple[Place, ImplicitLease]]:
-        """The contested ones, oldest first."""
+    def contested_leases(self) -> list[tuple[LeaseKey, ImplicitLease]]:
+        """The contested leases, in the order in which they were contested."""
         return list(self._contested.items())
 
 

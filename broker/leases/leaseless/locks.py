@@ -57,30 +57,30 @@ class Locks(Feature):
         """Grant the queues that are free, or park the request."""
         self._lock(_ParkedLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
 
-    def _lock(self, one: _ParkedLock) -> None:
-        header = one.request.header
-        member = self._groups.member(header["group"], header["client_id"], one.connection.number)
+    def _lock(self, parked_lock: _ParkedLock) -> None:
+        header = parked_lock.request.header
+        member = self._groups.member(header["group"], header["client_id"], parked_lock.connection.number)
         if member.data.leaseless:
             member.locks = True
-            if self._park(one):
+            if self._park(parked_lock):
                 return
-        self._grant(one.connection, one.request)
+        self._grant(parked_lock.connection, parked_lock.request)
 
-    def _park(self, one: _ParkedLock) -> bool:
+    def _park(self, parked_lock: _ParkedLock) -> bool:
         """Park a request for one queue until the queue is free; returns whether it is parked."""
-        rows, group = list(rows_of(one.request)), one.request.header["group"]
+        rows, group = list(rows_of(parked_lock.request)), parked_lock.request.header["group"]
         info = self._groups.get(group)
         if len(rows) != 1 or info is None:
             return False
         queue, now = QueueKey(*rows[0]), self._core.loop.time()
-        until = min(one.until, info.changed_at + LOCK_HOLD_S)
+        until = min(parked_lock.until, info.changed_at + LOCK_HOLD_S)
         if now + _SOON >= until or not self._topics.is_readable(*queue):
             return False
         lease = self._leases.table.owner_of(group, queue)
-        if lease is None or self._leases.grant(group, queue, one.request.header["client_id"]) is not None:
+        if lease is None or self._leases.grant(group, queue, parked_lock.request.header["client_id"]) is not None:
             return False
         self._core.driver.wake_by(until)
-        return self._parked.park((group, queue), one._replace(until=until))
+        return self._parked.park((group, queue), parked_lock._replace(until=until))
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
         """Serve the requests that wait for a queue."""
@@ -88,11 +88,11 @@ class Locks(Feature):
         self._lock_again(self._parked.remove_of_queue((group, QueueKey(*queue))))
 
     def _lock_again(self, parked: list[_ParkedLock]) -> None:
-        for one in parked:
+        for parked_lock in parked:
             try:
-                self._lock(one)
+                self._lock(parked_lock)
             except RlabError as error:
-                one.connection.respond_error(one.request, error)
+                parked_lock.connection.respond_error(parked_lock.request, error)
 
     def next_deadline(self) -> float | None:
         """When the next parked request has to be answered."""

@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from broker.leases.table import QueueKey
 from model.limits import MAX_PARKED_LOCKS
 
-Place = tuple[str, QueueKey]
+LeaseKey = tuple[str, QueueKey]
 """Group and queue."""
 
 
@@ -39,25 +39,25 @@ class ParkedLocks(Generic[One]):
     """The parked requests of one broker."""
 
     def __init__(self) -> None:
-        self._parked: dict[Place, list[One]] = {}
+        self._parked: dict[LeaseKey, list[One]] = {}
         self._n = 0
 
     def __len__(self) -> int:
         return self._n
 
-    def park(self, place: Place, lock: One) -> bool:
+    def park(self, queue: LeaseKey, lock: One) -> bool:
         """Park a request, unless too many are parked; returns whether it is parked."""
         if self._n >= MAX_PARKED_LOCKS:
             return False
-        self._parked.setdefault(place, []).append(lock)
+        self._parked.setdefault(queue, []).append(lock)
         self._n += 1
         return True
 
-    def remove_of_queue(self, place: Place) -> list[One]:
+    def remove_of_queue(self, queue: LeaseKey) -> list[One]:
         """Remove and return the requests for a queue, oldest first."""
-        taken = self._parked.pop(place, [])
-        self._n -= len(taken)
-        return taken
+        locks = self._parked.pop(queue, [])
+        self._n -= len(locks)
+        return locks
 
     def next_deadline(self) -> float | None:
         """When to call `expire`, or None."""
@@ -65,5 +65,5 @@ class ParkedLocks(Generic[One]):
 
     def expire(self, now: float) -> list[One]:
         """Remove and return every request for a queue at which one request is due; the others may be parked again."""
-        due = [place for place, locks in self._parked.items() if any(lock.until <= now for lock in locks)]
-        return [lock for place in due for lock in self.remove_of_queue(place)]
+        due = [queue for queue, locks in self._parked.items() if any(lock.until <= now for lock in locks)]
+        return [lock for queue in due for lock in self.remove_of_queue(queue)]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from broker.leases.table import QueueKey
 from model.limits import RESET_FOLLOW_S
 
-Place = tuple[str, QueueKey]
+LeaseKey = tuple[str, QueueKey]
 """Group and queue."""
 
 
@@ -35,38 +35,38 @@ class PendingResets:
     """The resets of one broker that no member has followed yet; bounded by the number of committed offsets."""
 
     def __init__(self) -> None:
-        self._pending: dict[Place, PendingReset] = {}
+        self._pending: dict[LeaseKey, PendingReset] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, place: Place, offset: int, now: float) -> None:
+    def add(self, queue: LeaseKey, offset: int, now: float) -> None:
         """Record that a queue was reset to an offset."""
-        self._pending[place] = PendingReset(offset, now + RESET_FOLLOW_S)
+        self._pending[queue] = PendingReset(offset, now + RESET_FOLLOW_S)
 
-    def pulled(self, place: Place, offset: int) -> PendingReset | None:
+    def pulled(self, queue: LeaseKey, offset: int) -> PendingReset | None:
         """Record a pull of a member without leases; returns the reset that it has to follow first, or None.
 
         None if no reset is pending, or if the pull is from the new offset, which ends the pending reset.
         """
-        pending = self._pending.get(place)
+        pending = self._pending.get(queue)
         if pending is None:
             return None
         if pending.offset == offset:
-            del self._pending[place]
+            del self._pending[queue]
             return None
         return pending
 
-    def would_undo_reset(self, place: Place, offset: int) -> bool:
+    def would_undo_reset(self, queue: LeaseKey, offset: int) -> bool:
         """Whether a commit of a member without leases would undo a reset."""
-        pending = self._pending.get(place)
+        pending = self._pending.get(queue)
         return pending is not None and pending.offset != offset
 
-    def followed(self, place: Place) -> None:
+    def followed(self, queue: LeaseKey) -> None:
         """End a pending reset: a member with leases has the queue now, from the new offset on."""
-        self._pending.pop(place, None)
+        self._pending.pop(queue, None)
 
-    def forget(self, is_gone: Callable[[Place], bool]) -> None:
+    def forget(self, is_gone: Callable[[LeaseKey], bool]) -> None:
         """Drop the resets of a group or topic that is deleted."""
-        for place in [place for place in self._pending if is_gone(place)]:
-            del self._pending[place]
+        for queue in [queue for queue in self._pending if is_gone(queue)]:
+            del self._pending[queue]

@@ -14,7 +14,7 @@ from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
 from broker.groups.settings import StoredGroupSettings
-from broker.leases.leaseless.implicit_leases import ImplicitLeases, Place, contested_lease_ends_at
+from broker.leases.leaseless.implicit_leases import ImplicitLeases, LeaseKey, contested_lease_ends_at
 from broker.leases.leaseless.pending_resets import PendingResets
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
@@ -103,13 +103,13 @@ class PullAccess(Feature):
     def _implicit_owner_pulled(
         self, group: str, queue: QueueKey, client_id: str, commit: int | None, now: float
     ) -> None:
-        place, lease = (group, queue), self._leases.table.owner_of(group, queue)
-        if lease is None or lease.owner != client_id or self.implicit.get(place) is None:
+        group_queue, lease = (group, queue), self._leases.table.owner_of(group, queue)
+        if lease is None or lease.owner != client_id or self.implicit.get(group_queue) is None:
             return
-        self.implicit.pulled(place, now)
+        self.implicit.record_pull(group_queue, now)
         if commit is not None:
             self._leases.commit_with_pull(group, queue, client_id, lease.token, commit)
-            self._free_if_due(place, now)
+            self._free_if_due(group_queue, now)
 
     def _implicit_access(
         self, member: Member, connection: int, queue: QueueKey, offset: int
@@ -117,34 +117,34 @@ class PullAccess(Feature):
         group, client_id = member.data.group, member.client_id
         if member.connection != connection:
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
-        place, leases, now = (group, queue), self._leases, self._core.loop.time()
+        group_queue, leases, now = (group, queue), self._leases, self._core.loop.time()
         wait = PostponedPull(offset, ReadStatus.NO_NEW, LEASELESS_WAIT_S)
-        if (reset := self.resets.pulled(place, offset)) is not None:
+        if (reset := self.resets.pulled(group_queue, offset)) is not None:
             # A lite pull consumer is not notified of the reset: only this answer moves it.
             is_due = now + _SOON >= reset.at or member.data.consume_type is ConsumeType.ACTIVELY
             return PostponedPull(reset.offset, ReadStatus.OFFSET_TOO_BIG) if is_due else wait
         if self._overlapping:
             return None
-        held = leases.table.owner_of(group, queue)
-        if held is None or held.owner != client_id:
+        lease = leases.table.owner_of(group, queue)
+        if lease is None or lease.owner != client_id:
             # A member that locks may have unlocked the queue while its pull was parked: that pull must not take the
             # queue back.
-            is_repeated = held is None or client_id in held.waiters
+            is_repeated = lease is None or client_id in lease.waiters
             if member.locks:
                 return wait
-            held = leases.request(group, queue, client_id, lambda: offset, is_repeated=is_repeated)
-            if held is None:
+            lease = leases.request(group, queue, client_id, lambda: offset, is_repeated=is_repeated)
+            if lease is None:
                 return wait
-            self.implicit.pulled(place, now)
-        implicit = self.implicit.get(place)
+            self.implicit.record_pull(group_queue, now)
+        implicit = self.implicit.get(group_queue)
         if implicit is None:
-            return held  # the member has asked for it: a lock
+            return lease  # the member has asked for it: a lock
         if implicit.is_contested(now):
             return PostponedPull(offset, ReadStatus.NO_NEW, IMPLICIT_LEASE_DRAIN_S)
         # Another member has processed the messages before the group's offset.
-        begin = leases.offsets.read(group, *queue) or 0 if implicit.begins else 0
-        implicit.begins = offset < begin
-        return PostponedPull(begin, ReadStatus.NO_MATCH) if implicit.begins else held
+        begin = leases.offsets.read(group, *queue) or 0 if implicit.is_before_group_offset else 0
+        implicit.is_before_group_offset = offset < begin
+        return PostponedPull(begin, ReadStatus.NO_MATCH) if implicit.is_before_group_offset else lease
 
     def sent(self, group: str, queue: QueueKey, lease: Lease, n_bytes: int) -> None:
         """Count the bytes that a pull without a token brought, for the limits of flow control."""
@@ -157,19 +157,21 @@ class PullAccess(Feature):
 
     def lease_granted(self, group: str, queue: tuple[str, int], client_id: str) -> None:
         """End the implicit lease: a member that asks for a lease also releases it, and the grant names its offset."""
-        place = (group, QueueKey(*queue))
-        self.implicit.forget(place)
+        group_queue = (group, QueueKey(*queue))
+        self.implicit.forget(group_queue)
         if not self._groups.is_leaseless(group, client_id):
-            self.resets.followed(place)
+            self.resets.followed(group_queue)
 
     def lease_refused(self, group: str, queue: tuple[str, int]) -> None:
         """Contest the lease that another member wants, if it is implicit."""
-        place, now = (group, QueueKey(*queue)), self._core.loop.time()
-        held = self._leases.table.owner_of(*place)
-        is_restored = held is not None and held.served < 0 and self.implicit.get(place) is None
-        if held is not None and is_restored and self._groups.is_leaseless(group, held.owner):
-            self.implicit.pulled(place, now)  # the broker took it before its restart, and has no record of it
-        self._core.driver.wake_by(self.implicit.contest(place, now))
+        group_queue, now = (group, QueueKey(*queue)), self._core.loop.time()
+        lease = self._leases.table.owner_of(*group_queue)
+        is_restored = lease is not None and lease.served < 0 and self.implicit.get(group_queue) is None
+        if lease is not None and is_restored and self._groups.is_leaseless(group, lease.owner):
+            self.implicit.record_pull(
+                group_queue, now
+            )  # the broker took it before its restart, and has no record of it
+        self._core.driver.wake_by(self.implicit.contest(group_queue, now))
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
         """Let the pulls that wait for the queue take its lease."""
@@ -189,7 +191,7 @@ class PullAccess(Feature):
     def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
         """Check a contested lease soon: this commit may have drained it."""
         now = self._core.loop.time()
-        if self.implicit.committed((group, QueueKey(*queue)), now):
+        if self.implicit.record_commit((group, QueueKey(*queue)), now):
             self._core.driver.wake_by(now)
 
     def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -201,13 +203,13 @@ class PullAccess(Feature):
 
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the leases and resets of a group."""
-        self._forget(lambda place: place[0] == group)
+        self._forget(lambda group_queue: group_queue[0] == group)
 
     def topic_deleted(self, topic: str, cause: str) -> None:
         """Forget every group's leases and resets of a topic."""
-        self._forget(lambda place: place[1].topic == topic)
+        self._forget(lambda group_queue: group_queue[1].topic == topic)
 
-    def _forget(self, is_gone: Callable[[Place], bool]) -> None:
+    def _forget(self, is_gone: Callable[[LeaseKey], bool]) -> None:
         self.resets.forget(is_gone)
         self.implicit.forget_all(is_gone)
 
@@ -217,24 +219,26 @@ class PullAccess(Feature):
         """When the next contested lease counts as abandoned."""
         return min(
             (
-                contested_lease_ends_at(lease, self._unprocessed(place)) if lease.is_announced else lease.contested_at
-                for place, lease in self.implicit.contested()
+                contested_lease_ends_at(lease, self._unprocessed(group_queue))
+                if lease.is_announced
+                else lease.contested_at
+                for group_queue, lease in self.implicit.contested_leases()
             ),
             default=None,
         )
 
     def expire(self, now: float) -> None:
         """Free the contested leases that are drained or abandoned."""
-        for place, lease in self.implicit.contested():
+        for group_queue, lease in self.implicit.contested_leases():
             if lease.is_contested(now + _SOON) and not lease.is_announced:
                 lease.is_announced = True
                 # Its parked pull must not wait on and bring new messages: it is held for a short time from now on, and
                 # brings nothing.
-                self._core.features.queue_changed(*place[1])
-            self._free_if_due(place, now)
+                self._core.features.queue_changed(*group_queue[1])
+            self._free_if_due(group_queue, now)
 
-    def _unprocessed(self, place: Place) -> int:
-        group, queue = place
+    def _unprocessed(self, group_queue: LeaseKey) -> int:
+        group, queue = group_queue
         lease = self._leases.table.owner_of(group, queue)
         if lease is None:
             return 0
@@ -242,12 +246,12 @@ class PullAccess(Feature):
             return 1  # the number was lost with a restart of the broker: not zero is safe
         return lease.served - max(self._leases.offsets.read(group, *queue) or 0, lease.start)
 
-    def _free_if_due(self, place: Place, now: float) -> None:
-        implicit, (group, queue) = self.implicit.get(place), place
+    def _free_if_due(self, group_queue: LeaseKey, now: float) -> None:
+        implicit, (group, queue) = self.implicit.get(group_queue), group_queue
         lease = self._leases.table.owner_of(group, queue)
         if implicit is None or lease is None or not implicit.is_contested(now + _SOON):
             return
-        unprocessed = self._unprocessed(place)
+        unprocessed = self._unprocessed(group_queue)
         due_at = contested_lease_ends_at(implicit, unprocessed)
         if due_at > now + _SOON:
             self._core.driver.wake_by(due_at)

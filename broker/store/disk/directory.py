@@ -199,8 +199,8 @@ class DirectoryLock:
             self._files.write_all(fd, f"{self._files.process_id()}\n".encode(), 0)
 
     def _in_use(self) -> StoreInUse:
-        written = b"" if self._fd is None else self._files.pread(self._fd, _PID_BYTES, 0)
-        holder = written.decode("ascii", "replace").strip() or "unknown"
+        content = b"" if self._fd is None else self._files.pread(self._fd, _PID_BYTES, 0)
+        holder = content.decode("ascii", "replace").strip() or "unknown"
         return StoreInUse(
             f"{self._path.parent} is in use by process {holder}: stop it, or give this broker its own data directory"
         )

@@ -68,9 +68,9 @@ class Files:
 
     def write_all(self, fd: int, data: bytes, position: int) -> None:
         """Write all of `data`, in one system call unless the system takes less."""
-        written = self.pwrite(fd, data, position)
-        while written < len(data):
-            written += self.pwrite(fd, memoryview(data)[written:], position + written)
+        n_written = self.pwrite(fd, data, position)
+        while n_written < len(data):
+            n_written += self.pwrite(fd, memoryview(data)[n_written:], position + n_written)
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file to `size` bytes."""

@@ -27,9 +27,11 @@ class DiskWatch:
         is_stuck: whether the sync that runs has taken longer than `STUCK_DISK_S`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, place: str, changed: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, data_dir: str, changed: Callable[[], None] | None = None
+    ) -> None:
         self.is_stuck = False
-        self._loop, self._place, self._changed = loop, place, changed
+        self._loop, self._place, self._changed = loop, data_dir, changed
         self._began_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 

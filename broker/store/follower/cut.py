@@ -69,10 +69,10 @@ def finish_cut(directory: Path, files: Files) -> Cut | None:
         _remove_beside(directory, files, base)
     if cut.salvage:
         files.sync_directory(salvage_folder(directory, cut.salvage))
-    kept = [base for base in bases if base < cut.position]
-    if kept:
-        _cut_segment(directory, files, kept[-1], cut)
-    write_ends(directory, files, kept, durable=True)
+    kept_bases = [base for base in bases if base < cut.position]
+    if kept_bases:
+        _cut_segment(directory, files, kept_bases[-1], cut)
+    write_ends(directory, files, kept_bases, durable=True)
     files.sync_directory(directory)
     files.remove(directory / CUT_NAME)
     files.sync_directory(directory)  # a marker that came back would cut later bytes

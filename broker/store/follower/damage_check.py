@@ -40,17 +40,17 @@ def check_segments(directory: Path, files: Files | None = None) -> Iterator[Segm
             continue
         try:
             size = files.size(fd)
-            found = measure(partial(files.pread, fd), size)
+            sizes = measure(partial(files.pread, fd), size)
         finally:
             files.close(fd)
         if next_base is None:
             end = base + size
-            is_whole = found.whole_bytes == found.valid_bytes
+            is_whole = sizes.whole_bytes == sizes.valid_bytes
         else:
             end = base + (_covered_bytes(directory, files, base) or next_base - base)
-            is_whole = base + found.whole_bytes == end
+            is_whole = base + sizes.whole_bytes == end
         yield SegmentCheck(
-            base_position=base, end_position=end, damaged_at=None if is_whole else base + found.whole_bytes
+            base_position=base, end_position=end, damaged_at=None if is_whole else base + sizes.whole_bytes
         )
 
 

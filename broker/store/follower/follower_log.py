@@ -34,7 +34,7 @@ from broker.store.disk.errors import (
 )
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
-from broker.store.disk.reserve import NO_ROOM, Reserve
+from broker.store.disk.reserve import DISK_FULL_ERRORS, Reserve
 from broker.store.follower.cut import Cut, begin_cut, finish_cut, write_ends
 from broker.store.follower.damage_check import SegmentCheck, check_segments
 from broker.store.follower.recovery import FollowerRecovery, epochs_in
@@ -328,21 +328,21 @@ class FollowerLog(FollowerSyncs):
             StoreLockLost: another process may write to the directory.
         """
         bases = self._bases()
-        kept = [base for base, next_base in pairwise(bases) if next_base > position] + bases[-1:]
-        if len(kept) == len(bases):
+        kept_bases = [base for base, next_base in pairwise(bases) if next_base > position] + bases[-1:]
+        if len(kept_bases) == len(bases):
             return
         self._lock.check()
         try:
             # Durably before the removal: otherwise a loss of power could keep the removal alone, and the next start
             # would miss the segments. On a full disk, the removal makes the room for it.
             with contextlib.suppress(OSError):
-                write_ends(self._directory, self._files, kept, durable=True)
+                write_ends(self._directory, self._files, kept_bases, durable=True)
                 self._files.sync_directory(self._directory)
-            for base in bases[: len(bases) - len(kept)]:
+            for base in bases[: len(bases) - len(kept_bases)]:
                 self._log.remove_oldest()
                 self._damaged.pop(base, None)
                 self._indexes.pop(base, None)
-            write_ends(self._directory, self._files, kept, durable=False)
+            write_ends(self._directory, self._files, kept_bases, durable=False)
         except OSError as error:
             raise self._write_error(error) from error
 
@@ -366,8 +366,8 @@ class FollowerLog(FollowerSyncs):
         self._lock.check()
         self._settle()
         try:
-            most = self._log.segments[number + 1].base_position - base_position
-            size = replace_file(self._log, segment, parts, most)
+            max_bytes = self._log.segments[number + 1].base_position - base_position
+            size = replace_file(self._log, segment, parts, max_bytes)
         except OSError as error:
             raise self._write_error(error) from error
         self._log.close_file(segment)
@@ -383,6 +383,6 @@ class FollowerLog(FollowerSyncs):
         self._lock.check()
 
     def _write_error(self, error: OSError) -> StoreError:
-        if error.errno in NO_ROOM:
-            return StoreFull(f"no room in {self._directory} ({error.strerror}): free space, it works again at once")
+        if error.errno in DISK_FULL_ERRORS:
+            return StoreFull(f"no space in {self._directory} ({error.strerror}): free space, it works again at once")
         return StoreWriteFailed(f"cannot write to {self._directory} ({error}): check the disk")

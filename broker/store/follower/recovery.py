@@ -55,14 +55,14 @@ class FollowerRecovery:
             log.settle(segment)
             return
         segment.index = MemoryIndex({})
-        found = measure(partial(log.read, segment), segment.size)
+        sizes = measure(partial(log.read, segment), segment.size)
         if next_base is None:
-            self._end_at(segment, size, found.valid_bytes)
-            is_whole = found.whole_bytes == found.valid_bytes
+            self._end_at(segment, size, sizes.valid_bytes)
+            is_whole = sizes.whole_bytes == sizes.valid_bytes
         else:
-            is_whole = base + found.whole_bytes == next_base
+            is_whole = base + sizes.whole_bytes == next_base
         if not is_whole:
-            self.damaged[base] = base + found.whole_bytes
+            self.damaged[base] = base + sizes.whole_bytes
 
     def _end_at(self, segment: Segment, size: int, valid_bytes: int) -> None:
         """Cut off the bytes behind the last whole record, which a crash interrupted; the index covered more."""

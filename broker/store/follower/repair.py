@@ -13,8 +13,8 @@ from broker.store.segments.scan import measure
 from broker.store.segments.segment import Segment
 
 
-def replace_file(log: CommitLog, segment: Segment, parts: Iterable[bytes], most: int) -> int:
-    """Replace the file of a segment by other bytes, at most `most`, and return their number.
+def replace_file(log: CommitLog, segment: Segment, parts: Iterable[bytes], max_bytes: int) -> int:
+    """Replace the file of a segment by other bytes, at most `max_bytes`, and return their number.
 
     Durable when this returns. The segment no longer has an index.
 
@@ -31,11 +31,11 @@ def replace_file(log: CommitLog, segment: Segment, parts: Iterable[bytes], most:
         for part in parts:
             files.write_all(fd, part, size)
             size += len(part)
-        found = measure(partial(files.pread, fd), size)
-        if not 0 < size == found.whole_bytes <= most:
+        sizes = measure(partial(files.pread, fd), size)
+        if not 0 < size == sizes.whole_bytes <= max_bytes:
             raise StoreBytesRefused(
                 f"the {size} bytes for the segment at {segment.base_position} are damaged behind "
-                f"{found.whole_bytes}, or more than {most}"
+                f"{sizes.whole_bytes}, or more than {max_bytes}"
             )
         files.sync(fd)
         # Without an index a later opening reads the segment, whichever of both it is.

@@ -1,12 +1,14 @@
-"""Keeps the bytes that a cut removes from a log, and reads them: messages that an unclean election lost.
+"""Salvage: keeps what a cut removes from the log of a follower, and reads it again.
+
+These are the messages that an unclean election lost.
 
 A cut at position 1400 of a log whose segments begin at 0, 900, 2000 and 3000 makes a folder with three files: the end
 of the segment that is cut, named after position 1400, and the two later segments, unchanged.
 
     salvage/000001/...1400.log  ...2000.log  ...3000.log
 
-Each cut has a folder of its own, with a number. The files are records, as in the log; the first one begins with the
-names of the topics in it. Nothing in there is read by a broker, and all of it may be deleted.
+Each cut has a folder of its own, with a number. The files have the format of segments; the first one begins
+with records that name the topics in it. A broker never reads these files, and an operator may delete them.
 """
 
 from __future__ import annotations
@@ -38,10 +40,12 @@ class SalvagedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SalvagedRange:
-    """The messages of one queue that one cut removed. Their offsets may be those of other messages now.
+    """The messages of one queue that one cut removed.
+
+    The new master may have stored other messages at these offsets.
 
     `topic` is the content of the newest record that names the topic, see `MessageStore.name_topic`; empty if there is
-    none. There are fewer `messages` than offsets if some are damaged.
+    none. `messages` is less than `end_offset - first_offset` if some are damaged.
     """
 
     salvage: int  # number of the folder
@@ -71,7 +75,11 @@ def salvage_numbers(directory: Path, files: Files) -> list[int]:
 
 
 def salvage_segment(directory: Path, files: Files, number: int, base: int) -> None:
-    """Move a whole segment into a folder. Raises `OSError`; may be repeated."""
+    """Move a whole segment into a folder. Raises `OSError`.
+
+    The caller syncs the directory once, after the last segment. If a cut was interrupted and is repeated, the moved
+    segments are no longer there.
+    """
     path = directory / segment_name(base)
     fd = files.open(path)
     try:
@@ -81,20 +89,22 @@ def salvage_segment(directory: Path, files: Files, number: int, base: int) -> No
     files.rename(path, salvage_folder(directory, number) / path.name)
 
 
-def salvage_tail(directory: Path, files: Files, number: int, base: int, fd: int, start: int) -> None:
-    """Copy the end of a segment, from a byte on, into a folder, durably. Raises `OSError`; may be repeated."""
+def salvage_tail(directory: Path, files: Files, number: int, base: int, fd: int, from_byte: int) -> None:
+    """Copy the end of a segment, from a byte on, into a folder, durably, or replace the copy. Raises `OSError`."""
     read, size = partial(files.pread, fd), files.size(fd)
-    wanted = {topic_id for _, _, topic_id, _, _, _, _, flags, _ in walk(read, size, start) if not flags & CONTROL_FLAG}
-    names = find_topic_names(read, size, wanted)
+    topic_ids = {
+        topic_id for _, _, topic_id, _, _, _, _, flags, _ in walk(read, size, from_byte) if not flags & CONTROL_FLAG
+    }
+    names = find_topic_names(read, size, topic_ids)
     head = b"".join([encode_topic_named(topic_id, 0, name) for topic_id, name in sorted(names.items())])
-    target = salvage_folder(directory, number) / segment_name(base + start)
+    target = salvage_folder(directory, number) / segment_name(base + from_byte)
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
     copy = files.open(temporary, create=True)
     try:
         files.truncate(copy, 0)
         files.write_all(copy, head, 0)
-        for at in range(start, size, _COPY_BYTES):
-            files.write_all(copy, read(min(_COPY_BYTES, size - at), at), len(head) + at - start)
+        for position in range(from_byte, size, _COPY_BYTES):
+            files.write_all(copy, read(min(_COPY_BYTES, size - position), position), len(head) + position - from_byte)
         files.sync(copy)
     finally:
         files.close(copy)
@@ -122,14 +132,14 @@ def salvaged_ranges(directory: Path, number: int, files: Files | None = None) ->
         OSError: a file cannot be read, or there is no folder of this number.
     """
     names: dict[int, bytes] = {}
-    found: dict[LogKey, tuple[int, int, int]] = {}
+    ranges: dict[LogKey, tuple[int, int, int]] = {}
     for read, size in _files_of(directory, number, files or Files()):
         for _, _, topic_id, queue_id, offset, _, _, flags, payload in walk(read, size):
             if flags == TOPIC_NAMED:
                 names[topic_id] = payload
             elif not flags & CONTROL_FLAG:
-                first, end, n = found.get((topic_id, queue_id), (offset, offset, 0))
-                found[topic_id, queue_id] = min(first, offset), max(end, offset + 1), n + 1
+                first, end, n = ranges.get((topic_id, queue_id), (offset, offset, 0))
+                ranges[topic_id, queue_id] = min(first, offset), max(end, offset + 1), n + 1
     return [
         SalvagedRange(
             salvage=number,
@@ -140,7 +150,7 @@ def salvaged_ranges(directory: Path, number: int, files: Files | None = None) ->
             end_offset=end,
             messages=n,
         )
-        for (topic_id, queue_id), (first, end, n) in sorted(found.items())
+        for (topic_id, queue_id), (first, end, n) in sorted(ranges.items())
     ]
 
 

@@ -67,11 +67,11 @@ class FollowerSyncs:
                 f"{self.synced_position} are perhaps not durable; check the disk, then restart the replica"
             ) from job.error
         self._log.finish_sync(job)
-        for done in job.work:
-            if done.header is not None:
-                self._indexes.pop(done.segment.base_position, None)
-            if done.segment is not self._log.active and done.segment.synced_size == done.segment.size:
-                self._log.close_file(done.segment)
+        for synced in job.work:
+            if synced.header is not None:
+                self._indexes.pop(synced.segment.base_position, None)
+            if synced.segment is not self._log.active and synced.segment.synced_size == synced.segment.size:
+                self._log.close_file(synced.segment)
 
     def _settle(self) -> None:
         if self._job is not None:

@@ -68,7 +68,7 @@ class SegmentView:
     is_settled: bool
 
 
-def segment_views(log: CommitLog, *, begin_ms: int, end_ms: int, before: int) -> list[SegmentView]:
+def segment_views(log: CommitLog, *, begin_ms: int, end_ms: int, end_position: int) -> list[SegmentView]:
     """Choose the segments that may hold records of a time before a log position, the newest first.
 
     To be called on the event loop; both times are included.
@@ -79,7 +79,7 @@ def segment_views(log: CommitLog, *, begin_ms: int, end_ms: int, before: int) ->
         if segment.last_stored_ms < begin_ms:
             break  # times never decrease along the log
         starts_after = number > 0 and log.segments[number - 1].last_stored_ms > end_ms
-        if starts_after or segment.base_position >= before:
+        if starts_after or segment.base_position >= end_position:
             continue
         views.append(
             SegmentView(
@@ -101,7 +101,7 @@ class KeySearcher:
         self._tables: dict[int, KeyTable] = {}
 
     def search(
-        self, views: Iterable[SegmentView], term: bytes, terms_of: TermsOf, before: int
+        self, views: Iterable[SegmentView], term: bytes, terms_of: TermsOf, end_position: int
     ) -> Generator[Progress, None, None]:
         """Find the records before a log position that have a term, the newest first; yields its steps.
 
@@ -117,24 +117,24 @@ class KeySearcher:
             except FileNotFoundError:
                 continue  # removed since the search began: its records are gone for every reader
             try:
-                yield from self._search_one(view, fd, term, terms_of, before)
+                yield from self._search_one(view, fd, term, terms_of, end_position)
             finally:
                 self._files.close(fd)
 
     def _search_one(
-        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, before: int
+        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, end_position: int
     ) -> Iterator[Progress]:
-        begun = min(before, view.base_position + view.size)
+        first_end = min(end_position, view.base_position + view.size)
         positions = self._look_up(view, term) if view.is_settled else None
         if positions is None:
-            positions = yield from self._index(view, fd, term, terms_of, begun)
+            positions = yield from self._index(view, fd, term, terms_of, first_end)
         # A record two of whose terms have the same hash is in the table twice.
         for number, position in enumerate(dict.fromkeys(positions), 1):
-            at = view.base_position + position
-            if at < before:
-                found = self._read(view, fd, position, term, terms_of)
-                if found is not None or number % _STEP_RECORDS == 0:
-                    yield Progress(found, at)
+            record_position = view.base_position + position
+            if record_position < end_position:
+                entry = self._read(view, fd, position, term, terms_of)
+                if entry is not None or number % _STEP_RECORDS == 0:
+                    yield Progress(entry, record_position)
         yield Progress(None, view.base_position)
 
     def _look_up(self, view: SegmentView, term: bytes) -> list[int] | None:
@@ -152,7 +152,7 @@ class KeySearcher:
             return None  # the segment itself has the answer
 
     def _index(
-        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, begun: int
+        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, first_end: int
     ) -> Generator[Progress, None, list[int]]:
         """Bring the table of a segment up to date, and ask it."""
         table = self._tables.pop(view.base_position, None) or KeyTable()
@@ -166,17 +166,17 @@ class KeySearcher:
             if table.overfull:
                 break
             if number % _STEP_RECORDS == 0:
-                yield Progress(None, begun)
+                yield Progress(None, first_end)
         if table.overfull:
             self._tables.pop(view.base_position, None)
-            return (yield from self._scan(view, fd, term, terms_of, begun))
+            return (yield from self._scan(view, fd, term, terms_of, first_end))
         if view.is_settled:
             self._tables.pop(view.base_position, None)
             self._write(view, table)
         return table.positions(term)
 
     def _scan(
-        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, begun: int
+        self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, first_end: int
     ) -> Generator[Progress, None, list[int]]:
         """Search a segment with more terms than a table may have."""
         positions = []
@@ -184,7 +184,7 @@ class KeySearcher:
             if term in terms:
                 positions.append(position)
             if number % _STEP_RECORDS == 0:
-                yield Progress(None, begun)
+                yield Progress(None, first_end)
         return positions[::-1]
 
     def _terms(

@@ -39,7 +39,11 @@ from broker.store.segments.sync_job import SegmentSync, SyncJob
 _T = TypeVar("_T")
 
 _SEGMENTS_FOR_NAMES = 8
-"""One with messages names every topic; more are for when it is damaged. The logs of earlier versions have no names."""
+"""Maximum number of segments that are searched for the names of topics.
+
+One segment with messages names every topic; the others are read if that one is damaged. The logs of earlier versions
+have no names.
+"""
 
 
 class CommitLog:
@@ -258,11 +262,11 @@ class CommitLog:
             self.files.close(oldest)
         return fd
 
-    def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
+    def topic_names(self, topic_ids: Collection[int]) -> dict[int, bytes]:
         """Return topic id -> name of the wanted topics, if the newest segments have it; reads these as a whole."""
         names: dict[int, bytes] = {}
         for segment in self.segments[: -1 - _SEGMENTS_FOR_NAMES : -1]:
-            missing = set(wanted) - names.keys()
+            missing = set(topic_ids) - names.keys()
             if missing:
                 names |= find_topic_names(partial(self.read, segment), segment.size, missing)
         return names
@@ -309,16 +313,16 @@ class CommitLog:
     def finish_sync(self, job: SyncJob) -> None:
         """Record what a successful job has done."""
         self.synced_position = max(self.synced_position, job.position)
-        for done in job.work:
-            segment = done.segment
+        for synced in job.work:
+            segment = synced.segment
             if segment not in self._unfinished:
                 # It was removed while the job was running, which has written an index for nothing.
                 with contextlib.suppress(OSError):
-                    self.files.remove(done.index_path)
+                    self.files.remove(synced.index_path)
                 continue
-            segment.synced_size = max(segment.synced_size, done.size)
-            if done.header is not None:
-                self.use_index_file(segment, done.header)
+            segment.synced_size = max(segment.synced_size, synced.size)
+            if synced.header is not None:
+                self.use_index_file(segment, synced.header)
             if segment is not self.active and isinstance(segment.index, FileIndex):
                 self.close_file(segment)
                 del self._unfinished[segment]
@@ -330,26 +334,26 @@ class CommitLog:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    def remove_oldest(self, free: Callable[[int], None] | None = None) -> None:
+    def remove_oldest(self, free_space: Callable[[int], None] | None = None) -> None:
         """Remove the oldest segment, which must not be the active one.
 
         The log file goes first: an index without its segment is removed when the store is opened, while a segment
         without its index would be scanned.
 
-        `free` is called with a descriptor of the log file, and closes it; see `MessageStore.trim`. The segment stays if
-        its file cannot be removed.
+        `free_space` is called with a descriptor of the log file, and closes it; see `MessageStore.trim`. The segment
+        stays if its file cannot be removed.
         """
         assert len(self.segments) > 1, "the segment being written cannot be removed"
         segment = self.segments[0]
         last = None
-        if free is not None:
+        if free_space is not None:
             with contextlib.suppress(OSError):  # without it the removal only takes longer
                 last = self.files.open(self.directory / segment.name)
         try:
             self.files.remove(self.directory / segment.name)
         finally:
-            if free is not None and last is not None:
-                free(last)
+            if free_space is not None and last is not None:
+                free_space(last)
         self.drop(segment)
 
     def drop(self, segment: Segment) -> None:

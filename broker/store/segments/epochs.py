@@ -79,18 +79,18 @@ def read_head(read: Read, size: int) -> SegmentHead:
     return SegmentHead((), False)
 
 
-def common_epoch(own: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], masters_end: int) -> int | None:
+def common_epoch(own_epochs: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], masters_end: int) -> int | None:
     """Return the position at which a replica cuts its log, so that it is a beginning of the master's log.
 
     It is the end of the newest common epoch, in the log in which that epoch ends first. `own_end` and `masters_end` are
     the ends of both histories. None without a common epoch: the replica has to copy the whole log.
     """
-    known = set(masters)
-    common = next((each for each in reversed(own) if each in known), None)
+    master_set = set(masters)
+    common = next((each for each in reversed(own_epochs) if each in master_set), None)
     if common is None:
         return None
     # The history of a copy that was interrupted is that of the whole log, so epochs may begin behind its end.
-    return min(_end_of(common, own, own_end), _end_of(common, masters, masters_end), own_end, masters_end)
+    return min(_end_of(common, own_epochs, own_end), _end_of(common, masters, masters_end), own_end, masters_end)
 
 
 def _end_of(epoch: Epoch, epochs: Sequence[Epoch], end_position: int) -> int:

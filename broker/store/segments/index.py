@@ -57,8 +57,8 @@ class IndexRow:
         entries = self.entries
 
         def stored_ms(index: int) -> int:
-            found: int = _STORED_MS.unpack_from(entries, index * ENTRY_BYTES + _STORED_MS_AT)[0]
-            return found
+            time_ms: int = _STORED_MS.unpack_from(entries, index * ENTRY_BYTES + _STORED_MS_AT)[0]
+            return time_ms
 
         return self.first_offset + bisect_left(range(self.count), timestamp_ms, key=stored_ms)
 

@@ -135,10 +135,10 @@ class FileIndex:
         cached = self._cache.get(base_position, key)
         if isinstance(cached, IndexRow):
             return cached
-        found = self._find(key)
-        if found is None:
+        directory_row = self._find(key)
+        if directory_row is None:
             return None
-        first_offset, count, start, crc = found
+        first_offset, count, start, crc = directory_row
         entries_at = HEADER_BYTES + self.header.row_count * _DIRECTORY_ROW.size
         entries = self._load(count * ENTRY_BYTES, entries_at + start * ENTRY_BYTES, crc)
         row = IndexRow(first_offset, entries)
@@ -147,8 +147,8 @@ class FileIndex:
 
     def first_offset(self, key: LogKey) -> int:
         """Return the first offset of a queue's row, without loading entries; 0 without one. Raises as `row` does."""
-        found = self._find(key)
-        return found[0] if found is not None else 0
+        row = self._find(key)
+        return row[0] if row is not None else 0
 
     def firsts(self) -> dict[LogKey, int]:
         """Return the first offset of every row, in a tenth of the time of one by one. Raises as `row` does."""
@@ -167,20 +167,20 @@ class FileIndex:
     def _find(self, key: LogKey) -> tuple[int, int, int, int] | None:
         directory = self._directory()
         # Big-endian numbers sort as bytes do, so the search compares slices and unpacks only the row that it finds.
-        wanted = _KEY.pack(*key)
+        packed_key = _KEY.pack(*key)
         # By hand: `bisect_left` with a key takes a third longer.
         low, high = 0, self.header.row_count
         while low < high:
             middle = (low + high) // 2
-            at = middle * _DIRECTORY_ROW.size
-            if directory[at : at + _KEY.size] < wanted:
+            position = middle * _DIRECTORY_ROW.size
+            if directory[position : position + _KEY.size] < packed_key:
                 low = middle + 1
             else:
                 high = middle
-        at = low * _DIRECTORY_ROW.size
-        if directory[at : at + _KEY.size] != wanted:
+        position = low * _DIRECTORY_ROW.size
+        if directory[position : position + _KEY.size] != packed_key:
             return None
-        _, _, first_offset, count, start, crc = _DIRECTORY_ROW.unpack_from(directory, at)
+        _, _, first_offset, count, start, crc = _DIRECTORY_ROW.unpack_from(directory, position)
         return first_offset, count, start, crc
 
     def _directory(self) -> bytes:

@@ -18,31 +18,31 @@ from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey
 
 
-def worth_moving(log: CommitLog, key: LogKey, kept: Iterable[int], before: int) -> list[int]:
+def worth_moving(log: CommitLog, key: LogKey, kept_offsets: Iterable[int], end_position: int) -> list[int]:
     """Return the offsets to copy: the kept messages of a queue in the fewest oldest segments that are worth deleting.
 
-    Returns an empty list if no number of segments is worth it. `kept` has the offsets, ascending. Segments that end
-    after the log position `before` are not deleted, nor is the newest segment.
+    Returns an empty list if no number of segments is worth it. `kept_offsets` has the offsets, ascending. Segments that
+    end after the log position `end_position` are not deleted, nor is the newest segment.
 
     Raises:
         StoreReadFailed: an I/O error.
     """
-    offsets = iter(kept)
+    offsets = iter(kept_offsets)
     offset = next(offsets, None)
-    found: list[int] = []
+    worth: list[int] = []
     found_bytes = freed_bytes = 0
     try:
         for segment in log.segments[:-1]:
-            if segment.end_position > before:
+            if segment.end_position > end_position:
                 break
             freed_bytes += segment.size
             row = log.row(segment, key)
             while row is not None and offset is not None and offset < row.end_offset:
-                found.append(offset)
+                worth.append(offset)
                 found_bytes += _length(row, offset)
                 offset = next(offsets, None)
-            if found and 2 * found_bytes <= freed_bytes:
-                return found
+            if worth and 2 * found_bytes <= freed_bytes:
+                return worth
     except OSError as error:
         raise StoreReadFailed(f"cannot read {log.directory} ({error}): check the disk") from error
     return []

@@ -43,7 +43,7 @@ def encode_queue_table(ends: dict[LogKey, int], stored_ms: int) -> bytes:
     """Return the records that begin a segment; at least one, also without queues."""
     packed = b"".join([_TABLE_ROW.pack(*key, end) for key, end in ends.items()])
     step = _TABLE_ROWS_PER_RECORD * _TABLE_ROW.size
-    parts = [packed[at : at + step] for at in range(0, len(packed), step)] or [b""]
+    parts = [packed[start : start + step] for start in range(0, len(packed), step)] or [b""]
     return b"".join([encode_record(0, 0, 0, stored_ms, 0, QUEUE_TABLE, 0, part) for part in parts])
 
 
@@ -165,26 +165,26 @@ def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = Fals
     block, base = b"", 0
     view = memoryview(block)
     while size - position >= HEADER_BYTES:
-        at = position - base
+        start = position - base
         needed = HEADER_BYTES
-        if at + needed <= len(block):
-            length, crc, topic_id, queue_id, offset, stored_ms, tag_hash, flags, _ = _unpack_header(block, at)
+        if start + needed <= len(block):
+            length, crc, topic_id, queue_id, offset, stored_ms, tag_hash, flags, _ = _unpack_header(block, start)
             if HEADER_BYTES <= length <= MAX_RECORD_BYTES and length <= size - position:
                 needed = length
-                stop = at + length
-                if stop <= len(block) and crc32(view[at + CRC_FROM : stop]) == crc:
-                    payload = block[at + HEADER_BYTES : stop] if with_payloads or flags & CONTROL_FLAG else b""
+                stop = start + length
+                if stop <= len(block) and crc32(view[start + CRC_FROM : stop]) == crc:
+                    payload = block[start + HEADER_BYTES : stop] if with_payloads or flags & CONTROL_FLAG else b""
                     yield position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload
                     position += length
                     continue
-        if at + needed > len(block):
+        if start + needed > len(block):
             base, block = position, read(max(BLOCK_BYTES, needed), position)
             view = memoryview(block)
             if len(block) >= min(needed, size - position):
                 continue
             return
         # Not a record. Go to the next place that looks like one; near the end of the block, read on and look again.
-        shape = _HEADER_SHAPE.search(block, at + 1)
+        shape = _HEADER_SHAPE.search(block, start + 1)
         position = base + shape.start() if shape else max(position + 1, base + len(block) - _SHAPE_BYTES + 1)
 
 
@@ -198,10 +198,10 @@ def read_queue_table(read: Read, size: int) -> dict[LogKey, int]:
     return ends
 
 
-def find_topic_names(read: Read, size: int, wanted: Collection[int]) -> dict[int, bytes]:
+def find_topic_names(read: Read, size: int, topic_ids: Collection[int]) -> dict[int, bytes]:
     """Return topic id -> name from the first `size` bytes of a segment; of two names of one id, the newer."""
     return {
         topic_id: payload
         for _, _, topic_id, _, _, _, _, flags, payload in walk(read, size)
-        if flags == TOPIC_NAMED and topic_id in wanted
+        if flags == TOPIC_NAMED and topic_id in topic_ids
     }

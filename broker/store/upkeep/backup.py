@@ -65,8 +65,8 @@ def dump_directory(data: Path, to: Path) -> DumpReport:
     part = _new_directory(to)
     try:
         for _ in range(_ATTEMPTS):
-            for left in part.iterdir():
-                left.unlink()
+            for old_file in part.iterdir():
+                old_file.unlink()
             try:
                 files = _copy(data, part)
             except (_Changed, FileNotFoundError):
@@ -126,11 +126,11 @@ def _copy(data: Path, to: Path) -> Files:
     for name in (MARKER_NAME, ENDS_NAME):
         if (data / name).is_file():
             files[name] = _copy_file(data / name, to / name, None)
-    known = _copy_database(data / METADATA_NAME, to / METADATA_NAME)
+    topics = _copy_database(data / METADATA_NAME, to / METADATA_NAME)
     files[METADATA_NAME] = _read_digest(to / METADATA_NAME)
     logs = _segments(data)
     sizes = {name: (data / name).stat().st_size for name in logs}
-    if logs[:1] != first or known != _topics(data / METADATA_NAME):
+    if logs[:1] != first or topics != _topics(data / METADATA_NAME):
         raise _Changed
     for name, size in sizes.items():
         files[name] = _copy_file(data / name, to / name, size)
@@ -163,24 +163,26 @@ def _copy_database(path: Path, to: Path) -> list[Any]:
 
 
 def _chunks(path: Path, size: int | None) -> Iterator[bytes]:
-    left = size
+    bytes_left = size
     with path.open("rb") as file:
-        while (data := file.read(_CHUNK_BYTES if left is None else min(_CHUNK_BYTES, left))) and left != 0:
-            if left is not None:
-                left -= len(data)
+        while (
+            data := file.read(_CHUNK_BYTES if bytes_left is None else min(_CHUNK_BYTES, bytes_left))
+        ) and bytes_left != 0:
+            if bytes_left is not None:
+                bytes_left -= len(data)
             yield data
 
 
 def _copy_file(path: Path, to: Path, size: int | None) -> tuple[int, str]:
     """Copy a file, or its beginning, and have it on the disk; returns its bytes and their SHA-256."""
     digest, n_bytes = hashlib.sha256(), 0
-    with open(to, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+    with open(to, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         for data in _chunks(path, size):
             digest.update(data)
             n_bytes += len(data)
-            out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     return n_bytes, digest.hexdigest()
 
 

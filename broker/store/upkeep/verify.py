@@ -65,8 +65,8 @@ def verify_directory(data: Path, progress: Callable[[int], None]) -> Verificatio
         flaws += [flaw] if (flaw := store.recovery.ends_flaw) else []
         messages = _read_all(store, topics, progress)
         # Messages of a topic that is not known were deleted with it, if topics are known at all.
-        lost = [each for each in store.damage.report() if not topics or each.topic_id in topics]
-        missing = tuple(_range(each, topics) for each in lost)
+        damages = [each for each in store.damage.report() if not topics or each.topic_id in topics]
+        missing = tuple(_range(each, topics) for each in damages)
         return Verification(
             ok=not missing and not flaws,
             segments=store.recovery.segments,

@@ -23,11 +23,11 @@ def replicas(
 
     Example: rlab broker replicas broker-a --namesrv ns1:9876
     """
-    found = ask_cluster(namesrv, lambda admin: admin.replicas(broker))
+    replica_set = ask_cluster(namesrv, lambda admin: admin.replicas(broker))
     if json:
-        print_json(found)
+        print_json(replica_set)
         return
-    row = found.row
+    row = replica_set.row
     print_line(f"{row}; acks {row.acks}, min_in_sync {row.min_in_sync}, lease {row.lease_ms / 1000:g} s")
     print_table(
         [">replica", "address", "role", "in sync", ">log ends at", ">bytes behind", ">seconds behind", "remark"],
@@ -42,7 +42,7 @@ def replicas(
                 f"{each.lag_s:.1f}" if each.lag_s >= 0 else "",
                 each.failure or each.state,
             )
-            for each in found.replicas
+            for each in replica_set.replicas
         ],
     )
     if len(row.in_sync) < row.copies:

@@ -58,27 +58,27 @@ def salvage(
     Example: rlab broker salvage rlab-data/broker-a-1 --send 1 --namesrv ns1:9876
     """
     with exit_with_error():
-        found = find_salvaged(data)
+        ranges = find_salvaged(data)
     if send is not None:
-        if all(each.cut != send for each in found):
-            known = ", ".join(sorted({str(each.cut) for each in found})) or "none"
+        if all(each.cut != send for each in ranges):
+            cuts_text = ", ".join(sorted({str(each.cut) for each in ranges})) or "none"
             with exit_with_error():
-                raise InvalidParameter(f"{data} has no cut {send}; cuts: {known}")
+                raise InvalidParameter(f"{data} has no cut {send}; cuts: {cuts_text}")
         _send(data, send, namesrv, delete=delete, as_json=json)
         return
     if json:
-        print_json({"salvaged": found})
+        print_json({"salvaged": ranges})
         return
     print_table(
         [">cut", "topic", ">queue", ">from offset", ">to offset", ">messages"],
         [
             (each.cut, each.topic, each.queue_id, each.first_offset, each.last_offset, each.messages)
-            for each in found[:MAX_ROWS]
+            for each in ranges[:MAX_ROWS]
         ],
     )
-    if len(found) > MAX_ROWS:
-        print_line(f"and {plural(len(found) - MAX_ROWS, 'queue')} more: --json lists all")
-    print_line(f"{plural(sum(each.messages for each in found), 'message')} in {data / 'salvage'}")
+    if len(ranges) > MAX_ROWS:
+        print_line(f"and {plural(len(ranges) - MAX_ROWS, 'queue')} more: --json lists all")
+    print_line(f"{plural(sum(each.messages for each in ranges), 'message')} in {data / 'salvage'}")
 
 
 def find_salvaged(data: Path) -> list[SalvagedQueue]:
@@ -98,18 +98,18 @@ def find_salvaged(data: Path) -> list[SalvagedQueue]:
         raise ConfigError(f"cannot read {data}: {error}") from error
 
 
-def _readable(found: SalvagedRange) -> SalvagedQueue:
-    name = f"number {found.topic_id}"
-    if found.topic:
-        wire: Any = msgpack.unpackb(found.topic)
+def _readable(salvaged: SalvagedRange) -> SalvagedQueue:
+    name = f"number {salvaged.topic_id}"
+    if salvaged.topic:
+        wire: Any = msgpack.unpackb(salvaged.topic)
         name = TopicConfig.from_wire(wire).topic
     return SalvagedQueue(
-        cut=found.salvage,
+        cut=salvaged.salvage,
         topic=name,
-        queue_id=found.queue_id,
-        first_offset=found.first_offset,
-        last_offset=found.end_offset - 1,
-        messages=found.messages,
+        queue_id=salvaged.queue_id,
+        first_offset=salvaged.first_offset,
+        last_offset=salvaged.end_offset - 1,
+        messages=salvaged.messages,
     )
 
 

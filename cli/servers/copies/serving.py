@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from replica.register import Register
 
 
-def replica_config(given: CopiesGiven, broker: BrokerConfig, register: Register) -> ReplicaConfig:
+def replica_config(copies_given: CopiesGiven, broker: BrokerConfig, register: Register) -> ReplicaConfig:
     """The options of a replica."""
     from replica.config import ReplicaConfig
 
     return ReplicaConfig(
         broker=broker,
         register=register,
-        makes=given.replica_of is None,
-        copies=given.copies,
-        acks=given.acks,
-        min_in_sync=given.min_in_sync,
-        lease_s=given.replica_lease,
-        elect=given.elect or Elect.AUTO,
+        makes=copies_given.replica_of is None,
+        copies=copies_given.copies,
+        acks=copies_given.acks,
+        min_in_sync=copies_given.min_in_sync,
+        lease_s=copies_given.replica_lease,
+        elect=copies_given.elect or Elect.AUTO,
     )
 
 
 def announcement_fields(replica: RunningReplica) -> dict[str, Any]:
     """The fields that the announcement of a replica has in addition to the fields of a broker."""
     membership, running = replica.membership, replica.running
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "replica_id": 0 if membership is None else membership.replica_id,
         "role": replica.role.value,
     }
     if running is not None:
-        found["recovery"] = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
-    return found
+        fields["recovery"] = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
+    return fields
 
 
 class ReplicaOrders(Orders):

@@ -37,45 +37,46 @@ def verify(
     from broker.store.upkeep.verify import verify_directory
 
     with exit_with_error():
-        found = verify_directory(data, _progress())
+        verification = verify_directory(data, _progress())
     if json:
-        print_json(found)
+        print_json(verification)
     else:
-        _print(found, data)
-    if not found.ok:
+        _print(verification, data)
+    if not verification.ok:
         raise typer.Exit(FAILED)
 
 
 def _progress() -> Callable[[int], None]:
-    noted = 0
+    reported = 0
 
     def note(messages: int) -> None:
-        nonlocal noted
-        if messages - noted >= NOTE_MESSAGES:
-            noted = messages
+        nonlocal reported
+        if messages - reported >= NOTE_MESSAGES:
+            reported = messages
             print_note(f"{plural(messages, 'message', 'is', 'are')} whole so far")
 
     return note
 
 
-def _print(found: Verification, data: Path) -> None:
-    for flaw in found.flaws:
+def _print(verification: Verification, data: Path) -> None:
+    for flaw in verification.flaws:
         print_line(f"{data}: {flaw}")
-    if found.missing:
+    if verification.missing:
         print_table(
             ["file", "topic", ">queue", ">from offset", ">to offset", ">messages"],
             [
                 (each.file, each.topic, each.queue_id, each.first_offset, each.last_offset, each.messages)
-                for each in found.missing[:MAX_ROWS]
+                for each in verification.missing[:MAX_ROWS]
             ],
         )
-    if len(found.missing) > MAX_ROWS:
-        print_line(f"and {plural(len(found.missing) - MAX_ROWS, 'range')} more: --json lists all")
-    lost = (
-        f"{plural(found.damaged, 'message', 'is', 'are')} damaged or missing"
-        if found.damaged
+    if len(verification.missing) > MAX_ROWS:
+        print_line(f"and {plural(len(verification.missing) - MAX_ROWS, 'range')} more: --json lists all")
+    damage_text = (
+        f"{plural(verification.damaged, 'message', 'is', 'are')} damaged or missing"
+        if verification.damaged
         else "none is damaged or missing"
     )
-    print_line(f"{plural(found.messages, 'message')} in {plural(found.segments, 'segment', 'is', 'are')} whole; {lost}")
-    if found.missing:
+    segments = plural(verification.segments, "segment", "is", "are")
+    print_line(f"{plural(verification.messages, 'message')} in {segments} whole; {damage_text}")
+    if verification.missing:
         print_line("a file that you have elsewhere may be put back while the broker is stopped")

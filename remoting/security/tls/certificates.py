@@ -56,10 +56,10 @@ class ServerTls:
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         try:
-            found = [path.stat() for path in _paths(self._files)]
+            statuses = [path.stat() for path in _paths(self._files)]
         except OSError as error:
             raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error
-        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in statuses]
 
     async def keep_current(self) -> None:
         """Reload when the files change; files that cannot be read change nothing. Cancellation: harmless."""

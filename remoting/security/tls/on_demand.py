@@ -81,15 +81,15 @@ class PortTls:
         ConfigError: a file has no certificate with its key.
     """
 
-    def __init__(self, tls: TlsFiles | None, given: GrpcTls, host: str) -> None:
-        files = TlsFiles(cert=given, key=given) if isinstance(given, Path) else tls
+    def __init__(self, tls: TlsFiles | None, grpc_tls: GrpcTls, host: str) -> None:
+        files = TlsFiles(cert=grpc_tls, key=grpc_tls) if isinstance(grpc_tls, Path) else tls
         self._certificates = None if files is None else ServerTls(files)
         if self._certificates is not None:
             self._certificates.context.set_alpn_protocols(_HTTP2)
         self._is_for_all = tls is not None
         self.make_context: Callable[[], ssl.SSLContext] | None = None
         if self._certificates is None:
-            if given is TlsChoice.AUTO or (given is None and is_loopback(host)):
+            if grpc_tls is TlsChoice.AUTO or (grpc_tls is None and is_loopback(host)):
                 self.make_context = self_signed_context
         elif not self._is_for_all:
             self.make_context = partial(getattr, self._certificates, "context")
@@ -126,13 +126,13 @@ class TlsOnDemand:
         loop: asyncio.AbstractEventLoop,
         tasks: TaskGroup,
         make: Callable[[], ssl.SSLContext] | None,
-        own: Codec,
+        own_codec: Codec,
         dialects: Sequence[Dialect],
     ) -> None:
         self._loop = loop
         self._tasks = tasks
         self._make = make
-        self._own = own
+        self._own = own_codec
         self._dialects = dialects
         self._context: ssl.SSLContext | None = None
         self._waiting: list[_Handshake] = []
@@ -267,9 +267,9 @@ class _Handshake:
 class _Undecided:
     """The codec of a connection whose protocol its next bytes decide."""
 
-    def __init__(self, dialects: Sequence[Dialect], own: Codec, connection: Connection) -> None:
-        self.encode = own.encode
-        self._dialects, self._own, self._connection = dialects, own, connection
+    def __init__(self, dialects: Sequence[Dialect], own_codec: Codec, connection: Connection) -> None:
+        self.encode = own_codec.encode
+        self._dialects, self._own, self._connection = dialects, own_codec, connection
 
     def decoder(self) -> Decoder:
         """See `remoting.codec.Codec`."""

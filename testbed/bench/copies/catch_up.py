@@ -85,16 +85,16 @@ class Copying:
         end = await positions.of(master)
         async with self._replicas.joining(label) as replica:
             first, began = await positions.wait(replica, 1), time.perf_counter()
-            before = await _cpu(master, replica)
+            cpu_before = await _cpu(master, replica)
             last, elapsed_s = await positions.wait(replica, end), time.perf_counter() - began
-            after = await _cpu(master, replica)
+            cpu_after = await _cpu(master, replica)
         await self._forget_all()
         gigabytes = (last - first) / 1e9
-        spent = [(late - early) / gigabytes for early, late in zip(before, after, strict=True)]
+        spent = [(late - early) / gigabytes for early, late in zip(cpu_before, cpu_after, strict=True)]
         return (last - first) / elapsed_s, f"CPU s a GB: master {spent[0]:.1f}, replica {spent[1]:.1f}"
 
     async def loaded(self, producer: Producer, number: int) -> tuple[float, float, float, float]:
-        """The same while a producer sends.
+        """Measure the catch-up of a replica while a producer sends.
 
         Returns bytes per second of the replica, those that the master writes, and messages per second of the producer
         without and with the replica.
@@ -107,16 +107,16 @@ class Copying:
         async with self._replicas.joining(f"loaded-{number}") as replica:
             first = await positions.wait(replica, 1)
             window = Window()
-            began, written = time.perf_counter(), await positions.of(master)
+            began, written_bytes = time.perf_counter(), await positions.of(master)
             async with anyio.create_task_group() as tasks:
                 for _ in range(IN_FLIGHT):
                     tasks.start_soon(sending(producer), window)
                 last = await positions.wait(replica, end)
-                elapsed_s, written = time.perf_counter() - began, await positions.of(master) - written
+                elapsed_s, written_bytes = time.perf_counter() - began, await positions.of(master) - written_bytes
                 window.close()
         await self._forget_all()
         rate = alone.done / alone.elapsed_s
-        return (last - first) / elapsed_s, written / elapsed_s, rate, window.done / elapsed_s
+        return (last - first) / elapsed_s, written_bytes / elapsed_s, rate, window.done / elapsed_s
 
     async def memory(self, producer: Producer) -> tuple[float, float]:
         """Bytes by which the peak of the master rises for each of `SLOW` replicas, and the length of the log.
@@ -126,7 +126,7 @@ class Copying:
         self._progress(f"{SLOW} replicas copy the log, and hang now and then")
         master, positions = self._replicas.master, self._positions
         await count(sending(producer), IN_FLIGHT, self._sizes.seconds)
-        end, before = await positions.of(master), await _reset_peak(master)
+        end, rss_before = await positions.of(master), await _reset_peak(master)
         async with AsyncExitStack() as stack:
             joined = [await stack.enter_async_context(self._replicas.joining(f"slow-{n}")) for n in range(SLOW)]
             window = Window()
@@ -139,7 +139,7 @@ class Copying:
                 window.close()
             peak = await peak_rss_bytes(master)
         await self._forget_all()
-        return (peak - before) / SLOW, float(end)
+        return (peak - rss_before) / SLOW, float(end)
 
     async def _forget_all(self) -> None:
         """Let the set forget the replicas that are stopped: they do not return, and a set has few members."""
@@ -158,10 +158,10 @@ async def measure_copies(sizes: Sizes, progress: Progress) -> list[Result]:
         loaded = [await copying.loaded(producer, number) for number in range(sizes.passes)]
         grown, copied = await copying.memory(producer)
     rate, cpu = sorted(quiet)[(len(quiet) - 1) // 2]
-    copied_loaded, written, alone, sent = sorted(loaded)[(len(loaded) - 1) // 2]
+    copied_loaded, written_rate, alone, sent = sorted(loaded)[(len(loaded) - 1) // 2]
     return [
         Result(name="copies-catch-up", value=rate / MB, unit="MB/s", note=cpu),
-        against("copies-catch-up-loaded", copied_loaded / MB, written / MB, "MB/s"),
+        against("copies-catch-up-loaded", copied_loaded / MB, written_rate / MB, "MB/s"),
         against("copies-loaded-sends", sent, alone, "messages/s"),
         Result(
             name="copies-memory",

@@ -109,8 +109,8 @@ class ChangingMasters:
         elif change is not MasterChange.HANDOVER:
             del self._running[child.address]
             options = ("--replica-of", SET, "--elect", self._elect.value)
-            again = broker_process(self._replicas.name_server, self._replicas.folder / label, *options)
-            started = await self._stack.enter_async_context(again)
+            replica_process = broker_process(self._replicas.name_server, self._replicas.folder / label, *options)
+            started = await self._stack.enter_async_context(replica_process)
             self._running[started.address] = (started, label)
         await wait_whole(admin, 2)
         return took_s

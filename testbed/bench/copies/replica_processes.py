@@ -104,7 +104,7 @@ async def wait_in_sync(admin: Admin, copies: int) -> ReplicaSetInfo:
 
 
 async def wait_whole(admin: Admin, copies: int) -> ReplicaSetInfo:
-    """The same, and until the others are connected to the master. Raises: see `wait_in_sync`."""
+    """Wait until all replicas are in sync and connected to the master. Raises: see `wait_in_sync`."""
     return await _wait(admin, lambda info: is_whole(info, copies), f"not {copies} replicas of {SET} follow its master")
 
 

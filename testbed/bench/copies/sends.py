@@ -51,9 +51,9 @@ class TimedSends:
 
         async def run() -> float:
             self._progress(f"send-{IN_FLIGHT}, {self._label}")
-            before = await self._times()
+            times_before = await self._times()
             counted = await count(sending(self._producer), IN_FLIGHT, seconds)
-            await self._add(before, counted.done)
+            await self._add(times_before, counted.done)
             return counted.done / counted.elapsed_s
 
         return run
@@ -63,14 +63,14 @@ class TimedSends:
 
         async def run() -> float:
             self._progress(f"send-1, {self._label}")
-            before, times_ms, end = await self._times(), list[float](), time.perf_counter() + seconds
+            times_before, times_ms, end = await self._times(), list[float](), time.perf_counter() + seconds
             message, now = Message(TOPIC, BODY), time.perf_counter()
             while now < end:
                 await self._producer.send(message)
                 after = time.perf_counter()
                 times_ms.append((after - now) * 1000)
                 now = after
-            await self._add(before, len(times_ms))
+            await self._add(times_before, len(times_ms))
             return percentile(times_ms, 0.5)
 
         return run
@@ -78,10 +78,10 @@ class TimedSends:
     async def _times(self) -> dict[str, float]:
         return {name: await cpu_s(child) or 0.0 for name, child in self._servers.items()}
 
-    async def _add(self, before: dict[str, float], sent: int) -> None:
+    async def _add(self, times_before: dict[str, float], sent: int) -> None:
         self._sent += sent
         for name, after in (await self._times()).items():
-            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + after - before[name]
+            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + after - times_before[name]
 
     def take_cpu(self) -> str:
         """The CPU time per message of each server since the last call, in microseconds, as text."""
@@ -95,14 +95,14 @@ async def measure_sends(sizes: Sizes, progress: Progress) -> list[Result]:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
         two = await stack.enter_async_context(set_processes(2))
-        one = await stack.enter_async_context(set_processes(1))
+        single_set = await stack.enter_async_context(set_processes(1))
         plain_producer, two_producer, one_producer = [
-            await stack.enter_async_context(Producer(each.name_server)) for each in (cluster, two, one)
+            await stack.enter_async_context(Producer(each.name_server)) for each in (cluster, two, single_set)
         ]
         plain = TimedSends("without copies", plain_producer, {"broker": cluster.broker}, progress)
         servers = {"master": two.master, "replica": two.others[0]}
         copied = TimedSends("two copies", two_producer, servers, progress)
-        single = TimedSends("set of one", one_producer, {"master": one.master}, progress)
+        single = TimedSends("set of one", one_producer, {"master": single_set.master}, progress)
         seconds, repeat = sizes.seconds, sizes.repeat
         rates_two = await in_turns(copied.rates(seconds), plain.rates(seconds), repeat)
         results = [make_result("copies-send-64", rates_two, _note(copied, plain))]

@@ -89,9 +89,9 @@ async def _by_stored(name_server: str, sizes: Sizes, progress: Progress) -> list
     stored = 0
     async with temporary_folder() as folder:
         for factor in STORED:
-            wanted = factor * sizes.recovery_bytes
-            await write(name_server, folder, wanted - stored, progress)
-            stored = wanted + sizes.passes * little
+            target_bytes = factor * sizes.recovery_bytes
+            await write(name_server, folder, target_bytes - stored, progress)
+            stored = target_bytes + sizes.passes * little
             rows.append(Row(name=f"recovery-stored-{factor}x"))
             for number in range(sizes.passes):
                 await write(name_server, folder, little, progress, to_be_killed=True)

@@ -74,7 +74,7 @@ async def _serve(config: BrokerConfig) -> None:
     if isinstance(config.files, OptionalFiles):
         config.files.listen()
     async with run_broker(config) as running:
-        await running.broker.topics.registration.wait_tried()
+        await running.broker.topics.registration.wait_attempted()
         print_json({"kind": "broker", "name": running.name, "address": running.address})
         await wait_for_eof()
 

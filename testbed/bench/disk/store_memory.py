@@ -30,14 +30,14 @@ async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory and descriptors."""
     count = max(1, sizes.stored_bytes // len(BODY))
     async with cluster_processes({TOPIC: QUEUES}) as cluster:
-        before = await rss_bytes(cluster.broker)
+        rss_before = await rss_bytes(cluster.broker)
         await fill_topic(cluster.name_server, BODY, count, progress)
         open_before = await open_descriptors(cluster.broker)
         progress("reading them")
         await consume_for(math.inf, cluster.name_server, "bench", TOPIC, count, consume_batch=32)
         peak = await peak_rss_bytes(cluster.broker)
         open_after = await open_descriptors(cluster.broker)
-    results = [_against("store-memory", peak / MIB, (before + budget_bytes(StoreOptions())) / MIB, "MiB")]
+    results = [_against("store-memory", peak / MIB, (rss_before + budget_bytes(StoreOptions())) / MIB, "MiB")]
     if open_before is not None and open_after is not None:
         limit = open_before + StoreOptions().open_files + _CLOSING
         results.append(_against("store-descriptors", open_after, limit, "files"))

@@ -71,14 +71,14 @@ async def _bench_sync(
         many = await in_turns(
             sending_each(producers, sizes, progress, f"{name}: {IN_FLIGHT} producers"), bare, sizes.repeat
         )
-        one = await in_turns(
+        single = await in_turns(
             sending_each(producers[:1], sizes, progress, f"{name}: 1 producer"), bare, max(1, sizes.repeat // 3)
         )
     sync_ms = 1000 / median_turn(many).baseline
     note = f"a sync takes {sync_ms:.2g} ms"
     if sync_ms < _NEARLY_FREE_MS:
         note += ", nearly nothing: grouping gains little"
-    return [make_result(name, many, note), make_result(f"{name}-1", one)]
+    return [make_result(name, many, note), make_result(f"{name}-1", single)]
 
 
 def sending_each(producers: Sequence[Producer], sizes: Sizes, progress: Progress, label: str) -> Round:

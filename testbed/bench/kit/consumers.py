@@ -115,10 +115,10 @@ async def consume_for(
     async with PushConsumer(name_server, group, consume_from=ConsumeFrom.FIRST_OFFSET, **options) as consumer:
         await consumer.subscribe(topic, listener)
         await began.wait()
-        before, started = seen, time.perf_counter()
+        seen_before, started = seen, time.perf_counter()
         with anyio.move_on_after(seconds):
             await finished.wait()
-        return (seen - before) / (time.perf_counter() - started)
+        return (seen - seen_before) / (time.perf_counter() - started)
 
 
 def consuming(

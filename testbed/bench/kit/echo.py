@@ -97,9 +97,9 @@ class EchoClient(asyncio.Protocol):
         self._opaque = opaque = self._opaque + 1
         self._waiting[opaque] = future
         frame: bytes = _pack((VERSION, REQUEST, _SEND, opaque, self._header, self._payload))
-        out = self._out
-        out.append(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
-        if len(out) == 1:
+        frames = self._out
+        frames.append(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        if len(frames) == 1:
             self._loop.call_soon(self._flush)
         return future
 

@@ -50,8 +50,8 @@ def read_cpu_time(proc: Path = _PROC) -> CpuTime | None:
         return None
     ticks = [int(field) for field in line.split()[1:][:_COUNTED]]
     stolen = ticks[_STOLEN]
-    own = ticks_of_tree(_stats(proc), os.getpid())
-    return CpuTime(sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - stolen, stolen, own)
+    own_ticks = ticks_of_tree(_stats(proc), os.getpid())
+    return CpuTime(sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - stolen, stolen, own_ticks)
 
 
 def _stats(proc: Path) -> Iterable[str]:
@@ -79,14 +79,14 @@ def ticks_of_tree(stats: Iterable[str], root: int) -> int:
     return total
 
 
-def cpu_shares(before: CpuTime | None, after: CpuTime | None) -> CpuShares | None:
+def cpu_shares(start: CpuTime | None, end: CpuTime | None) -> CpuShares | None:
     """The parts of the CPU time wanted between two readings that the measurement did not get; None if unknown."""
-    if before is None or after is None:
+    if start is None or end is None:
         return None
-    stolen, used = after.stolen - before.stolen, after.used - before.used
-    wanted = used + stolen
-    if wanted <= 0:
+    stolen, used = end.stolen - start.stolen, end.used - start.used
+    needed_ticks = used + stolen
+    if needed_ticks <= 0:
         return CpuShares(0.0, 0.0)
     # The times of processes and of processors are counted in different ways: they may differ by some ticks.
-    others = max(0, used - (after.own - before.own))
-    return CpuShares(stolen / wanted, others / wanted)
+    others = max(0, used - (end.own - start.own))
+    return CpuShares(stolen / needed_ticks, others / needed_ticks)

@@ -24,7 +24,7 @@ MIN_ROUNDS = 15
 WIDEST_RATE, WIDEST_TAIL = 0.15, 0.30
 """The widest intervals, as parts of the ratio, from which a verdict is made: of rates, and of latencies."""
 SEED = 45
-"""Of the random order of the rounds: the same command measures in the same order."""
+"""Seed of the random order of the rounds: the same command measures in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.low:.2f} to {self.high:.2f}"
 
-    def width(self, of: float) -> float:
+    def width(self, value: float) -> float:
         """The width as a part of this figure; infinite if the figure is 0."""
         if self.low == self.high:
             return 0.0
-        width = (self.high - self.low) / of if of > 0 else math.inf
+        width = (self.high - self.low) / value if value > 0 else math.inf
         return math.inf if math.isnan(width) else width
 
 

@@ -137,13 +137,13 @@ async def in_turns(value: Round, baseline: Round, repeat: int) -> MeasuredTurns:
     """
     await baseline()
     await value()
-    turns, random, before = MeasuredTurns(), Random(SEED), read_cpu_time()
+    turns, random, cpu_before = MeasuredTurns(), Random(SEED), read_cpu_time()
     for _ in range(repeat):
         measured: dict[Round, float] = {}
         for side in random_order([value, baseline], random):
             measured[side] = await side()
         turns.append(Turn(measured[value], measured[baseline]))
-    turns.host = cpu_shares(before, read_cpu_time())
+    turns.host = cpu_shares(cpu_before, read_cpu_time())
     return turns
 
 

@@ -64,8 +64,8 @@ async def run_comparison(
                     await _fill(each, sizes.peer_backlog)
         for name in names:
             kind, _, per_s = name.partition("-")
-            wanted = kind if kind == LATENCY else name
-            taking = [each for each in running if wanted in each.system.measurements]
+            measurement = kind if kind == LATENCY else name
+            taking = [each for each in running if measurement in each.system.measurements]
             if kind == LATENCY:
                 results += await _latencies(int(per_s), taking, sizes, progress)
             else:
@@ -135,7 +135,7 @@ async def _in_turns(
 ) -> tuple[dict[str, list[Figure]], CpuShares | None]:
     """Measure each once uncounted, and then all of them in each round, in random order."""
     rounds: dict[str, list[Figure]] = {system: [] for system in measures}
-    random, before = Random(SEED), None
+    random, cpu_before = Random(SEED), None
     for number in range(repeat + 1):
         for system in random_order(list(measures), random):
             progress(f"{name}: {system}, " + (f"round {number} of {repeat}" if number else "uncounted round"))
@@ -143,8 +143,8 @@ async def _in_turns(
             if number:
                 rounds[system].append(figure)
         if not number:
-            before = read_cpu_time()
-    return rounds, cpu_shares(before, read_cpu_time())
+            cpu_before = read_cpu_time()
+    return rounds, cpu_shares(cpu_before, read_cpu_time())
 
 
 async def _latencies(per_s: int, taking: Sequence[_Running], sizes: Sizes, progress: Progress) -> list[PeerComparison]:
@@ -153,7 +153,7 @@ async def _latencies(per_s: int, taking: Sequence[_Running], sizes: Sizes, progr
     }
     measured, host = await _in_turns(f"{per_s:,}/s", measures, sizes.repeat, progress)
     results = []
-    for what in ("p50", "p99", "p999"):
-        rounds = {name: [getattr(each, what) for each in of_system] for name, of_system in measured.items()}
-        results.append(compare(f"latency-{per_s}-{what}", "ms", rounds, more_is_better=False, host=host))
+    for percentile in ("p50", "p99", "p999"):
+        rounds = {name: [getattr(each, percentile) for each in of_system] for name, of_system in measured.items()}
+        results.append(compare(f"latency-{per_s}-{percentile}", "ms", rounds, more_is_better=False, host=host))
     return results

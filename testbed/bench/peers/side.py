@@ -49,21 +49,21 @@ async def produce(
         loop = asyncio.get_running_loop()
         pace = SendTimes(now_ns() + _LEAD_NS, per_s, count)
         idle: deque[asyncio.Future[None]] = deque()
-        begun = 0
+        n_begun = 0
 
         def tick() -> None:
             due = pace.due(now_ns())
-            for _ in range(min(due - begun, len(idle))):
+            for _ in range(min(due - n_begun, len(idle))):
                 idle.popleft().set_result(None)
             if due < count:
                 loop.call_later(_TICK_S, tick)
 
         async def work() -> None:
-            nonlocal begun
-            while begun < count:
-                if begun < pace.due(now_ns()):
-                    number = begun
-                    begun += 1
+            nonlocal n_begun
+            while n_begun < count:
+                if n_begun < pace.due(now_ns()):
+                    number = n_begun
+                    n_begun += 1
                     await sender.send(stamp_body(number, pace.intended_ns(number), len(BODY)))
                 else:
                     waiting = loop.create_future()
@@ -83,7 +83,7 @@ async def consume(
 ) -> None:
     """Consume what `produce` sends; the first `warm` messages are not measured."""
     system = SYSTEMS[name]
-    taken: dict[int, int] = {}
+    latency_of: dict[int, int] = {}
     announced = False
 
     def take(bodies: Sequence[bytes]) -> None:
@@ -92,7 +92,7 @@ async def consume(
         for body in bodies:
             number, intended_ns = read_stamp(body)
             if number != HELLO:
-                taken.setdefault(number, now - intended_ns)
+                latency_of.setdefault(number, now - intended_ns)
             elif not announced:
                 announced = True
                 print_json({"kind": "consumer", "name": name, "address": address})
@@ -105,13 +105,13 @@ async def consume(
         while seen < count:
             await anyio.sleep(_POLL_S)
             now = clock()
-            if len(taken) > seen or not announced or not taken:
-                seen, quiet_since = len(taken), now
+            if len(latency_of) > seen or not announced or not latency_of:
+                seen, quiet_since = len(latency_of), now
             elif now - quiet_since > _QUIET_S:
                 break
             if now - started > _LONGEST_S:
                 break
-        measured = [latency for number, latency in taken.items() if number >= warm]
+        measured = [latency for number, latency in latency_of.items() if number >= warm]
         print_json(latencies(measured, count - warm))
         tasks.cancel_scope.cancel()
 

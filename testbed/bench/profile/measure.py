@@ -163,11 +163,11 @@ async def _consume(
             while not seen:  # noqa: ASYNC110 - the listener is called for each message, and an event would cost more
                 await anyio.sleep(_POLL_S)
         measured.begin()
-        before = seen
+        seen_before = seen
         with anyio.move_on_after(sizes.seconds):
             while seen < sizes.peer_backlog:  # noqa: ASYNC110
                 await anyio.sleep(_POLL_S)
         measured.end()
-        done = seen - before
+        done = seen - seen_before
         tasks.cancel_scope.cancel()
     return done

@@ -45,12 +45,12 @@ class Sampler:
     def stop(self) -> None:
         """Stop sampling. Idempotent."""
         signal.setitimer(signal.ITIMER_PROF, 0)
-        before, self._from = self._from, None
-        if before is not None:
+        start, self._from = self._from, None
+        if start is not None:
             now = resource.getrusage(resource.RUSAGE_SELF)
-            self._user_s += now.ru_utime - before.ru_utime
-            self._system_s += now.ru_stime - before.ru_stime
-            self._waits += now.ru_nvcsw - before.ru_nvcsw
+            self._user_s += now.ru_utime - start.ru_utime
+            self._system_s += now.ru_stime - start.ru_stime
+            self._waits += now.ru_nvcsw - start.ru_nvcsw
 
     def samples(self) -> Samples:
         """The counts until the last stop."""
@@ -73,7 +73,7 @@ class Sampler:
 
 def _resumptions(code: CodeType) -> frozenset[int]:
     """The instructions at which a function begins, or a coroutine goes on."""
-    return frozenset(at for at in range(0, len(code.co_code), 2) if code.co_code[at] == _RESUME)
+    return frozenset(position for position in range(0, len(code.co_code), 2) if code.co_code[position] == _RESUME)
 
 
 def sample_on_signals(file: Path) -> None:

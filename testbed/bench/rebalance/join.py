@@ -44,15 +44,15 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
     times_ms = []
     async with running(consumers):
         queues = await group_queues(name_server, GROUP)
-        before = targets(GROUP, [consumer.client_id for consumer in consumers], queues)
-        watch.expect(before)
+        old_targets = targets(GROUP, [consumer.client_id for consumer in consumers], queues)
+        watch.expect(old_targets)
         await watch.wait_converged(_CONVERGE_S)
         for number in range(sizes.joins):
             progress(f"join {number + 1} of {sizes.joins}")
             # A group that has just changed notifies its members of the next change only after its window.
             await anyio.sleep(2 * NOTIFY_WINDOW_S)
-            place = round(number * sizes.members / max(1, sizes.joins - 1))
-            async with make_consumer(name_server, GROUP, 2 * place, watch.record) as joiner:
+            position = round(number * sizes.members / max(1, sizes.joins - 1))
+            async with make_consumer(name_server, GROUP, 2 * position, watch.record) as joiner:
                 members = [*consumers, joiner]
                 after = targets(GROUP, [consumer.client_id for consumer in members], queues)
                 watch.expect(after)
@@ -61,6 +61,6 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
                 times_ms.append((await watch.wait_converged(_CONVERGE_S) - started) * 1000)
                 for consumer in members:
                     assert consumer.queues == after[consumer.client_id], "the watch is wrong"
-                watch.expect(before)
+                watch.expect(old_targets)
             await watch.wait_converged(_CONVERGE_S)
     return times_ms

@@ -32,14 +32,14 @@ async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory."""
     members = max(1, sizes.idle // GROUPS)
     async with cluster_processes({TOPIC: members}, "--no-trace-topic") as cluster:
-        before = await rss_bytes(cluster.broker)
+        rss_before = await rss_bytes(cluster.broker)
         started = time.perf_counter()
         async with idle_groups(cluster.name_server, members, progress) as converged_at:
             await anyio.sleep(_SETTLE_S)
-            after = await rss_bytes(cluster.broker)
+            rss_after = await rss_bytes(cluster.broker)
     consumers = GROUPS * members
     return [
-        Result(name="memory-idle-consumer", value=(after - before) / consumers / 1024, unit="KiB"),
+        Result(name="memory-idle-consumer", value=(rss_after - rss_before) / consumers / 1024, unit="KiB"),
         Result(name="consumers-2000", value=converged_at - started, unit="s"),
     ]
 
@@ -48,15 +48,17 @@ async def bench_crowd(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure the cost for a broker of thousands of idle consumers in fifty groups, with a queue each."""
     members = max(1, sizes.crowd // CROWD_GROUPS)
     async with cluster_processes({TOPIC: members}, "--no-trace-topic") as cluster:
-        before = await rss_bytes(cluster.broker)
+        rss_before = await rss_bytes(cluster.broker)
         async with idle_groups(cluster.name_server, members, progress, CROWD_GROUPS):
             await anyio.sleep(_SETTLE_S)
-            after = await rss_bytes(cluster.broker)
+            rss_after = await rss_bytes(cluster.broker)
             progress("leaving them alone")
             used, started = await cpu_s(cluster.broker), time.perf_counter()
             await anyio.sleep(sizes.crowd_s)
             used_after, passed_s = await cpu_s(cluster.broker), time.perf_counter() - started
-    results = [Result(name="crowd-memory", value=(after - before) / MIB, unit="MiB", note="above the broker alone")]
+    results = [
+        Result(name="crowd-memory", value=(rss_after - rss_before) / MIB, unit="MiB", note="above the broker alone")
+    ]
     if used is not None and used_after is not None:
         value = 100 * (used_after - used) / passed_s
         results.append(Result(name="crowd-cpu", value=value, unit="% of a core"))

@@ -127,21 +127,21 @@ async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, cloc
     async with running(members, partial(_listener, moves)), _load(name_server):
         ids = [member.client_id for member in members]
         queues = await group_queues(name_server, GROUP)
-        before = targets(GROUP, ids, queues)
-        watch.expect(before)
+        old_targets = targets(GROUP, ids, queues)
+        watch.expect(old_targets)
         await watch.wait_converged(_CONVERGE_S)
         await anyio.sleep(_SETTLE_S)
         moves.gaps_s.clear()
         with _frozen():
             for number in range(sizes.moves):
                 progress(f"join and leave {number + 1} of {sizes.moves}")
-                place = round(number * sizes.members / max(1, sizes.moves - 1))
-                async with _member(name_server, 2 * place, moves, watch) as joiner:
+                position = round(number * sizes.members / max(1, sizes.moves - 1))
+                async with _member(name_server, 2 * position, moves, watch) as joiner:
                     watch.expect(targets(GROUP, [*ids, joiner.client_id], queues))
                     await joiner.subscribe(TOPIC, _listener(moves, joiner))
                     await watch.wait_converged(_CONVERGE_S)
                     await anyio.sleep(_SETTLE_S)
-                    watch.expect(before)
+                    watch.expect(old_targets)
                 await watch.wait_converged(_CONVERGE_S)
                 await anyio.sleep(_SETTLE_S)
         # A copy: the moves of the shutdown below are not counted.

@@ -44,9 +44,12 @@ TIMES = 4
 QUEUES = 8
 CONNECTIONS = 64
 IN_FLIGHT = 16
-"""Of each connection, while the most is looked for."""
+"""Outstanding requests of each connection while the peak rate is measured."""
 MAX_OUTSTANDING = 1_024
-"""Of each connection under load, the limit of a client. Requests that have waited for a second no longer count."""
+"""Outstanding requests of each connection under load, the limit of a client.
+
+Requests that have waited for a second no longer count.
+"""
 BLOCK = 64
 """Frames that are encoded once and sent again and again: a client that encoded each could not send that much."""
 BALANCE_TIMEOUT_S = 60.0
@@ -54,7 +57,7 @@ _WAIT_MS = 1_000
 _TICK_S = 0.002
 _POLL_S = 0.05
 _CODE = 2
-"""Its place in a frame."""
+"""Index of the request code in a frame."""
 _unpack = msgpack.unpackb
 
 
@@ -87,10 +90,10 @@ class Flood(asyncio.Protocol):
     With `again` it sends one for each answer. `unsent` counts those that found too many outstanding.
     """
 
-    def __init__(self, kind: FloodKind, *, again: bool = False) -> None:
+    def __init__(self, kind: FloodKind, *, repeats: bool = False) -> None:
         self.answers: Counter[int] = Counter()
         self.unsent = 0
-        self._again = again
+        self._again = repeats
         self._sent: deque[list[float]] = deque()  # when, and how many that are not answered
         self._outstanding = 0
         self._frames = [CODEC.encode(REQUEST, kind.code, opaque, kind.header, kind.body) for opaque in range(BLOCK)]
@@ -123,8 +126,8 @@ class Flood(asyncio.Protocol):
             return
         self._sent.append([now, allowed])
         self._outstanding += allowed
-        blocks, rest = divmod(allowed, BLOCK)
-        self._transport.write(self._block * blocks + b"".join(self._frames[:rest]))
+        blocks, n_single = divmod(allowed, BLOCK)
+        self._transport.write(self._block * blocks + b"".join(self._frames[:n_single]))
 
     def close(self) -> None:
         """Close the connection."""
@@ -157,8 +160,8 @@ async def _measure(cluster: ClusterProcesses, kind: FloodKind, load_s: float, pr
     address = cluster.name_server if kind.to_name_server else cluster.broker.address
     with_wait = FloodKind(kind.name, kind.code, {**kind.header, "wait_ms": _WAIT_MS}, kind.body)
     progress(f"{kind.name}: the most")
-    most = await peak(with_wait, address, load_s / 2)
-    before = await group_version(cluster)
+    peak_rate = await peak(with_wait, address, load_s / 2)
+    version_before = await group_version(cluster)
     progress(f"{kind.name}: {TIMES} times as many")
     async with floods(with_wait, address) as connections, anyio.create_task_group() as tasks:
         joined = anyio.Event()
@@ -171,31 +174,40 @@ async def _measure(cluster: ClusterProcesses, kind: FloodKind, load_s: float, pr
                 await over.wait()
 
         tasks.start_soon(join)
-        completed = await flood(connections, TIMES * most, load_s)
-        ended = anyio.current_time()
-        balanced_s = await _time_to_balance(cluster.name_server, MEMBERS + 1, ended)
-        left = await group_version(cluster) - before - 1
+        completed = await flood(connections, TIMES * peak_rate, load_s)
+        ended_at = anyio.current_time()
+        balanced_s = await _time_to_balance(cluster.name_server, MEMBERS + 1, ended_at)
+        left = await group_version(cluster) - version_before - 1
         over.set()
         answers = sum((connection.answers for connection in connections), Counter[int]())
         unsent = sum(connection.unsent for connection in connections)
     await _time_to_balance(cluster.name_server, MEMBERS)
     refused = sum(answers.values()) - answers[0]
     name = f"overload-{kind.name}"
-    note = f"{TIMES * most:,.0f}/s came: {refused:,} refused, {unsent:,} not sent, because too many were outstanding"
+    note = (
+        f"{TIMES * peak_rate:,.0f}/s came: {refused:,} refused, {unsent:,} not sent, because too many were outstanding"
+    )
     return [
-        Result(name=name, value=completed, unit="requests/s", baseline_value=most, ratio=completed / most, note=note),
+        Result(
+            name=name,
+            value=completed,
+            unit="requests/s",
+            baseline_value=peak_rate,
+            ratio=completed / peak_rate,
+            note=note,
+        ),
         Result(name=f"{name}-left", value=left, unit="members"),
         Result(name=f"{name}-balanced", value=balanced_s, unit="s"),
     ]
 
 
 @asynccontextmanager
-async def floods(kind: FloodKind, address: str, *, again: bool = False) -> AsyncIterator[Sequence[Flood]]:
+async def floods(kind: FloodKind, address: str, *, repeats: bool = False) -> AsyncIterator[Sequence[Flood]]:
     """Open the connections of a flood for the time of the block."""
     loop, connections = asyncio.get_running_loop(), list[Flood]()
     try:
         for _ in range(CONNECTIONS):
-            _, connection = await loop.create_connection(lambda: Flood(kind, again=again), *parse_address(address))
+            _, connection = await loop.create_connection(lambda: Flood(kind, repeats=repeats), *parse_address(address))
             connections.append(connection)
         yield connections
     finally:
@@ -205,13 +217,13 @@ async def floods(kind: FloodKind, address: str, *, again: bool = False) -> Async
 
 async def peak(kind: FloodKind, address: str, seconds: float) -> float:
     """Requests per second that a server completes with a fixed number in flight. Cancellation: it stops."""
-    async with floods(kind, address, again=True) as connections:
+    async with floods(kind, address, repeats=True) as connections:
         for connection in connections:
             connection.send(IN_FLIGHT)
         await anyio.sleep(seconds / 4)  # while the first ones fill caches
-        before, started = _completed(connections), anyio.current_time()
+        completed_before, started = _completed(connections), anyio.current_time()
         await anyio.sleep(seconds)
-        return (_completed(connections) - before) / (anyio.current_time() - started)
+        return (_completed(connections) - completed_before) / (anyio.current_time() - started)
 
 
 async def flood(connections: Sequence[Flood], rate: float, seconds: float) -> float:

@@ -38,22 +38,22 @@ async def bench_sticky(sizes: Sizes, progress: Progress) -> list[Result]:
         times["change"].append(_cpu_ms(lambda: kept.allocate("bench", members[0], queues, present)))  # noqa: B023
         peer = AllocateMessageQueueConsistentHash()
         times["peer"].append(_cpu_ms(lambda: peer.allocate("bench", members[0], queues, present)))  # noqa: B023
-    elapsed = {what: statistics.median(measured) for what, measured in times.items()}
+    elapsed = {case: statistics.median(measured) for case, measured in times.items()}
     note = "against CONSISTENT_HASH"
     return [
         Result(
-            name=f"sticky-{what}",
-            value=elapsed[what],
+            name=f"sticky-{case}",
+            value=elapsed[case],
             unit="ms",
             baseline_value=elapsed["peer"],
-            ratio=elapsed[what] / elapsed["peer"],
+            ratio=elapsed[case] / elapsed["peer"],
             note=note,
         )
-        for what in ("first", "change")
+        for case in ("first", "change")
     ]
 
 
 def _cpu_ms(call: Callable[[], object]) -> float:
-    begun = time.thread_time()
+    started = time.thread_time()
     call()
-    return (time.thread_time() - begun) * 1000
+    return (time.thread_time() - started) * 1000

@@ -171,7 +171,7 @@ def _times_seen(files: list[Path]) -> Counter[bytes]:
     times: Counter[bytes] = Counter()
     for file in files:
         seen = file.read_bytes()
-        times.update(seen[at : at + NUMBER_BYTES] for at in range(0, len(seen), NUMBER_BYTES))
+        times.update(seen[start : start + NUMBER_BYTES] for start in range(0, len(seen), NUMBER_BYTES))
     return times
 
 

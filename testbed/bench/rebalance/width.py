@@ -72,17 +72,17 @@ async def _live(members: int, folder: Path, simulation: Simulation) -> list[Chan
         await cluster.create_topic(TOPIC, queues=members * QUEUES_PER_MEMBER // 2)
 
         async def change(name: str, work: Callable[[], Awaitable[object]]) -> None:
-            before = simulation.network.statistics().bytes_sent, len(cluster.events), time.thread_time()
+            start = simulation.network.statistics().bytes_sent, len(cluster.events), time.thread_time()
             await work()
             await anyio.sleep(SETTLE_S)
-            after = simulation.network.statistics().bytes_sent, len(cluster.events), time.thread_time()
-            acquired = [event for event in cluster.events[before[1] : after[1]] if _is_move(event.kind, event.topic)]
+            end = simulation.network.statistics().bytes_sent, len(cluster.events), time.thread_time()
+            acquired = [event for event in cluster.events[start[1] : end[1]] if _is_move(event.kind, event.topic)]
             costs.append(
                 ChangeCost(
                     change=name,
                     members=members,
-                    bytes_sent=after[0] - before[0],
-                    cpu_s=after[2] - before[2],
+                    bytes_sent=end[0] - start[0],
+                    cpu_s=end[2] - start[2],
                     moves=len(acquired),
                 )
             )
@@ -135,9 +135,9 @@ def _exponents(costs: Sequence[ChangeCost]) -> list[Result]:
     for change in dict.fromkeys(cost.change for cost in costs):
         fitted = [cost for cost in costs if cost.change == change and cost.members >= FITTED_FROM]
         if len(fitted) > 1:
-            for what, values in (("bytes", [c.bytes_sent for c in fitted]), ("cpu", [c.cpu_s for c in fitted])):
+            for quantity, values in (("bytes", [c.bytes_sent for c in fitted]), ("cpu", [c.cpu_s for c in fitted])):
                 value = fitted_exponent([cost.members for cost in fitted], values)
-                results.append(Result(name=f"width-{change}-{what}", value=value, unit="exponent"))
+                results.append(Result(name=f"width-{change}-{quantity}", value=value, unit="exponent"))
     return results
 
 

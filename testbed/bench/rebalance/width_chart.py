@@ -45,10 +45,10 @@ def chart(costs: Sequence[ChangeCost]) -> str:
 
 def _panel(panel: Panel, costs: Sequence[ChangeCost], box: Box) -> list[str]:
     sizes = sorted({cost.members for cost in costs})
-    most = axis_end(max(map(panel.value, costs)), _TICKS)
+    y_max = axis_end(max(map(panel.value, costs)), _TICKS)
     x = logarithmic(sizes[0], sizes[-1], box.left, box.right)
-    y = linear(0, most, box.bottom, box.top)
-    parts = value_axis(y, most, box, _TICKS)
+    y = linear(0, y_max, box.bottom, box.top)
+    parts = value_axis(y, y_max, box, _TICKS)
     parts += [text(x(members), box.bottom + 18, f"{members:,}", anchor="middle") for members in sizes]
     below = f"{panel.title}, by members of the group"
     parts.append(text((box.left + box.right) / 2, HEIGHT - 8, below, anchor="middle"))

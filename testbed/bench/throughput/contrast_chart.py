@@ -25,7 +25,7 @@ def chart(lines: Mapping[str, Sequence[int]], every_s: float, sent_s: float) -> 
     high = axis_end(max(max(counts) for counts in lines.values()), _TICKS)
     x, y = linear(0, long_s, _BOX.left, _BOX.right), linear(0, high, _BOX.bottom, _BOX.top)
     parts = value_axis(y, high, _BOX, _TICKS)
-    parts += [text(x(at), _BOX.bottom + 18, f"{at:g} s", anchor="middle") for at in ticks(long_s, _TICKS)]
+    parts += [text(x(tick_s), _BOX.bottom + 18, f"{tick_s:g} s", anchor="middle") for tick_s in ticks(long_s, _TICKS)]
     parts.append(line(x(sent_s), _BOX.top, x(sent_s), _BOX.bottom, "mark"))
     parts.append(text(x(sent_s) + 6, y(high / 2) + 4, "the producer stops"))
     parts.append(text(WIDTH / 2, HEIGHT - 8, "backlog, messages, over time", anchor="middle"))

@@ -65,8 +65,8 @@ def examining(connection: Connection, queues: list[MessageQueue], sql: str, back
         header = {"group": "reader", "topic": queue.topic, "queue_id": queue.queue_id, "max_n": PULL_BATCH, "sql": sql}
         offset = done = 0
         while window.open:
-            asked = {**header, "offset": offset, "suspend_ms": 0}
-            answer = await connection.request(RequestCode.PULL_MESSAGE_BY_SQL, asked, None, PULL_TIMEOUT_S)
+            query = {**header, "offset": offset, "suspend_ms": 0}
+            answer = await connection.request(RequestCode.PULL_MESSAGE_BY_SQL, query, None, PULL_TIMEOUT_S)
             if answer.code not in _READ:
                 raise_for_code(answer)
             decode_messages(queue, answer.body or b"")

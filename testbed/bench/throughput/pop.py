@@ -57,12 +57,12 @@ def popping(connection: Connection) -> Work:
         nonlocal number
         done = 0
         while window.open:
-            own = number
-            messages = await pop(connection, f"bench-{own}", _INVISIBLE_MS)
+            group_number = number
+            messages = await pop(connection, f"bench-{group_number}", _INVISIBLE_MS)
             if messages:
-                await ack(connection, f"bench-{own}", messages)
+                await ack(connection, f"bench-{group_number}", messages)
                 done += len(messages)
-            elif number == own:
+            elif number == group_number:
                 number += 1
         window.done += done
 
@@ -131,10 +131,12 @@ async def bench_pop_memory(sizes: Sizes, progress: Progress) -> list[Result]:
         progress("popping and acknowledging all")
         while messages := await pop(connection, "before", _INVISIBLE_MS):
             await ack(connection, "before", messages)
-        before = await rss_bytes(cluster.broker)
+        rss_before = await rss_bytes(cluster.broker)
         progress("popping all")
         count = 0
         while messages := await pop(connection, "bench", MAX_INVISIBLE_MS):
             count += len(messages)
         after = await rss_bytes(cluster.broker)
-    return [Result(name="pop-memory", value=(after - before) / count, unit="B/message", note=f"{count:,} in flight")]
+    return [
+        Result(name="pop-memory", value=(after - rss_before) / count, unit="B/message", note=f"{count:,} in flight")
+    ]

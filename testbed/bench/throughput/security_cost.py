@@ -99,11 +99,11 @@ async def _side(
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables of this process, and of those that it starts, as long as the block."""
-    before = dict(os.environ)
+    old_environment = dict(os.environ)
     os.environ.update(variables)
     try:
         yield
     finally:
         for name in variables:
             os.environ.pop(name)
-        os.environ.update(before)
+        os.environ.update(old_environment)

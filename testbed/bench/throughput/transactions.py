@@ -72,10 +72,10 @@ async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Resu
         async with broker_process(name_server, folder, *options) as broker:
             await create_topics(name_server, {TOPIC: QUEUES})
             await leave_open(name_server, IN_FLIGHT)  # a warm-up: memory that does not grow with open transactions
-            before = await rss_bytes(broker)
+            rss_before = await rss_bytes(broker)
             progress(f"{n:,} half messages")
             await leave_open(name_server, n)
-            after = await rss_bytes(broker)
+            rss_after = await rss_bytes(broker)
             await kill(broker)
         progress("restart")
         started = time.perf_counter()
@@ -84,7 +84,7 @@ async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Resu
             async with Admin(name_server) as admin:
                 (group,) = await admin.producer_groups()
     note = f"{group.open:,} open after a restart of {took_s:.2f} s"
-    return [Result(name="transactions-open", value=(after - before) / MIB, unit="MiB", note=note)]
+    return [Result(name="transactions-open", value=(rss_after - rss_before) / MIB, unit="MiB", note=note)]
 
 
 async def leave_open(name_server: str, n: int) -> None:

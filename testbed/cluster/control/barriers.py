@@ -71,9 +71,9 @@ def not_consumed(group: GroupInfo, ends: Mapping[MessageQueue, int]) -> list[str
 
 def not_gone(group: GroupInfo, client: str) -> list[str]:
     """The membership and the queues of a member that should have left."""
-    found = [f"{each.client_id} is a member" for each in group.members if is_client(client, each.client_id)]
+    reasons = [f"{each.client_id} is a member" for each in group.members if is_client(client, each.client_id)]
     owned = [str(each.queue) for each in group.queues if each.owner and is_client(client, each.owner)]
-    return found + [f"{client} owns {queue}" for queue in owned]
+    return reasons + [f"{client} owns {queue}" for queue in owned]
 
 
 def not_passed(events: Sequence[Event], group: str, n: int) -> list[str]:
@@ -84,4 +84,4 @@ def not_passed(events: Sequence[Event], group: str, n: int) -> list[str]:
             passes[event.client] = passes.get(event.client, 0) + 1
     if not passes:
         return ["no member has made a pass"]
-    return [f"{client} has made {made} of {n} passes" for client, made in passes.items() if made < n]
+    return [f"{client} has made {n_passes} of {n} passes" for client, n_passes in passes.items() if n_passes < n]

@@ -101,8 +101,8 @@ class Plane:
         settings = {name: value for name, value in document.items() if name not in ("group", "topic")}
         wrong = [name for name in settings if name not in _GROUP_SETTINGS]
         if wrong:
-            known = ", ".join(_GROUP_SETTINGS)
-            raise InvalidParameter(f"a group has no setting {short_text(wrong[0])}; there are {known}")
+            settings_text = ", ".join(_GROUP_SETTINGS)
+            raise InvalidParameter(f"a group has no setting {short_text(wrong[0])}; there are {settings_text}")
         delays_s = settings.pop("retry_delays_s", None)
         if delays_s is not None:
             settings["retry_delays_ms"] = _milliseconds("retry_delays_s", delays_s)
@@ -139,7 +139,7 @@ class Plane:
 
     # --- barriers ----------------------------------------------------------------------------------------------------
 
-    async def wait(self, name: str, barrier: str, given: Mapping[str, str]) -> Document:
+    async def wait(self, name: str, barrier: str, parameters: Mapping[str, str]) -> Document:
         """Wait for a barrier of a group, at most `timeout_s`.
 
         Returns `ok`, `took_s`, and in `missing` the conditions that are not met.
@@ -149,11 +149,11 @@ class Plane:
 
         Cancellation: harmless.
         """
-        timeout_s = _number(given, "timeout_s", 10.0)
+        timeout_s = _number(parameters, "timeout_s", 10.0)
         if not 0 <= timeout_s <= MAX_CONTROL_WAIT_S:
             raise InvalidParameter(f"timeout_s must be 0 to {MAX_CONTROL_WAIT_S:g}")
         began = anyio.current_time()
-        look = await self._state_of(name, barrier, given)
+        look = await self._state_of(name, barrier, parameters)
         while True:
             missing = await look()
             took_s = round(anyio.current_time() - began, 3)
@@ -161,14 +161,14 @@ class Plane:
                 return {"ok": not missing, "took_s": took_s, "missing": missing}
             await anyio.sleep(CONTROL_POLL_S)
 
-    async def _state_of(self, name: str, barrier: str, given: Mapping[str, str]) -> Callable[[], Any]:
-        client = given.get("client", "")
+    async def _state_of(self, name: str, barrier: str, parameters: Mapping[str, str]) -> Callable[[], Any]:
+        client = parameters.get("client", "")
         if barrier in ("owns", "gone") and not client:
             raise InvalidParameter(f"the barrier {barrier} needs client")
-        members = int(_number(given, "members", -1))
-        queues = int(_number(given, "queues", -1))
+        members = int(_number(parameters, "members", -1))
+        queues = int(_number(parameters, "queues", -1))
         if barrier == "passes":
-            n, since_ms = int(_number(given, "n", 1)), _number(given, "since_ms", time.time() * 1000)
+            n, since_ms = int(_number(parameters, "n", 1)), _number(parameters, "since_ms", time.time() * 1000)
 
             async def passes() -> list[str]:
                 events = [event for event in await self._read() if event.t_ms >= since_ms]
@@ -284,11 +284,11 @@ def _milliseconds(name: str, seconds: Any) -> list[int]:
     return [round(each * 1000) for each in seconds]
 
 
-def _number(given: Mapping[str, str], name: str, default: float) -> float:
+def _number(parameters: Mapping[str, str], name: str, default: float) -> float:
     try:
-        number = float(given.get(name, default))
+        number = float(parameters.get(name, default))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidParameter(f"{name} must be a number, got {short_text(given[name])}")
+        raise InvalidParameter(f"{name} must be a number, got {short_text(parameters[name])}")
     return number

@@ -132,8 +132,8 @@ class RemoteCluster(FaultVerbs[FaultToBegin], Barriers[Awaitable[float]]):
         """The last rebalances, the findings of the trace checker, and the active faults. Cancellation: harmless."""
         return await asyncio.to_thread(self.blocking.report, group)
 
-    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Awaitable[float]:
-        return asyncio.to_thread(self.blocking._wait, group, barrier, timeout_s, given)
+    def _wait(self, group: str, barrier: str, timeout_s: float, parameters: dict[str, Any]) -> Awaitable[float]:
+        return asyncio.to_thread(self.blocking._wait, group, barrier, timeout_s, parameters)
 
 
 class BlockingCluster(FaultVerbs[BlockingFault], Barriers[float]):
@@ -231,10 +231,10 @@ class BlockingCluster(FaultVerbs[BlockingFault], Barriers[float]):
 
     def kill_consumers(self) -> None:
         """Kill the consumers of `add_consumer` that run; the plugin does this after each test."""
-        wanted, self._consumers = set(self._consumers), []
-        if wanted:
+        names, self._consumers = set(self._consumers), []
+        if names:
             for each in self.ask("GET", "/v1/processes")["processes"]:
-                if each["name"] in wanted and "kill" in each["actions"]:
+                if each["name"] in names and "kill" in each["actions"]:
                     self.kill(each["name"])
 
     # --- topics and groups -------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class BlockingCluster(FaultVerbs[BlockingFault], Barriers[float]):
         """The last rebalances, the findings of the trace checker, and the active faults."""
         return self.ask("GET", f"/v1/report?{urlencode({'group': group} if group else {})}")
 
-    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> float:
-        query = urlencode({"timeout_s": timeout_s, **given})
+    def _wait(self, group: str, barrier: str, timeout_s: float, parameters: dict[str, Any]) -> float:
+        query = urlencode({"timeout_s": timeout_s, **parameters})
         path = f"/v1/groups/{quote(group, safe='')}/wait/{barrier}?{query}"
         return took_s(self.ask("GET", path, timeout_s=timeout_s), group, barrier, timeout_s)

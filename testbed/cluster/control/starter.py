@@ -133,7 +133,7 @@ class _Fork(Process):
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         if self._code is None and self._report >= 0:
             try:
                 self._code = int(os.read(self._report, _NUMBER_BYTES) or _LOST)
@@ -160,7 +160,7 @@ class _Fork(Process):
 def _serve(control: socket.socket) -> NoReturn:
     """Fork for each request, until the other end is closed."""
     os.setsid()  # signals from the terminal reach only the cluster, which stops the forks in the right order
-    ended, wake = os.pipe()
+    ended_pipe, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -170,9 +170,9 @@ def _serve(control: socket.socket) -> NoReturn:
     gc.freeze()  # a collection in a fork skips the present objects, so it does not copy their pages
     reports: dict[int, int] = {}  # process id of a fork -> the writing end of its report
     while True:
-        ready, _, _ = select.select([control.fileno(), ended], [], [])
-        if ended in ready:
-            os.read(ended, 4096)
+        ready, _, _ = select.select([control.fileno(), ended_pipe], [], [])
+        if ended_pipe in ready:
+            os.read(ended_pipe, 4096)
             _report_ends(reports)
         if control.fileno() not in ready:
             continue
@@ -183,7 +183,7 @@ def _serve(control: socket.socket) -> NoReturn:
         pid = os.fork()
         if not pid:
             control.close()
-            for descriptor in (ended, wake, report, *reports.values()):
+            for descriptor in (ended_pipe, wake, report, *reports.values()):
                 os.close(descriptor)
             _become(json.loads(request), stream)
         os.close(stream)

@@ -77,7 +77,7 @@ class Barriers(ABC, Generic[BarrierResult]):
     """
 
     @abstractmethod
-    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> BarrierResult:
+    def _wait(self, group: str, barrier: str, timeout_s: float, parameters: dict[str, Any]) -> BarrierResult:
         """Wait for a barrier."""
 
     def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> BarrierResult:
@@ -135,11 +135,11 @@ class BegunFault:
         at_once: the number of connections that it hit when it began.
     """
 
-    def __init__(self, cluster: FaultRequests, begun: dict[str, Any]) -> None:
+    def __init__(self, cluster: FaultRequests, answer: dict[str, Any]) -> None:
         self._cluster = cluster
-        self._id = begun["id"]
-        self.cause: str = begun["cause"]
-        self.at_once: int = begun["done"]
+        self._id = answer["id"]
+        self.cause: str = answer["cause"]
+        self.at_once: int = answer["done"]
 
     async def heal(self) -> None:
         """End it. Idempotent. Cancellation: it may be active; it ends after the test."""
@@ -230,10 +230,10 @@ class BlockingFault:
 
     def __init__(self, cluster: BlockingFaultRequests, document: dict[str, Any]) -> None:
         self._cluster = cluster
-        begun = cluster.begin(document)
-        self._id = begun["id"]
-        self.cause: str = begun["cause"]
-        self.at_once: int = begun["done"]
+        answer = cluster.begin(document)
+        self._id = answer["id"]
+        self.cause: str = answer["cause"]
+        self.at_once: int = answer["done"]
 
     def __enter__(self) -> BlockingFault:
         return self

@@ -160,8 +160,8 @@ class VirtualCluster(FaultVerbs[FaultToBegin], Barriers[Awaitable[float]]):
         """
         return await self._plane.report(group or None)
 
-    async def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> float:
-        texts = {name: str(value) for name, value in {"timeout_s": timeout_s, **given}.items()}
+    async def _wait(self, group: str, barrier: str, timeout_s: float, parameters: dict[str, Any]) -> float:
+        texts = {name: str(value) for name, value in {"timeout_s": timeout_s, **parameters}.items()}
         if barrier == "passes":
             texts["since_ms"] = str(self.simulated.simulation.clock_ms())
         return took_s(await self._plane.wait(group, barrier, texts), group, barrier, timeout_s)

@@ -62,7 +62,7 @@ class SetProcesses:
         """Let the master hand over to a replica. Raises: RlabError. Cancellation: it may be done."""
         await self._admin.hand_over(SET, to)
 
-    async def lose(self, lost: BrokerProcess, lost_id: int) -> None:
+    async def lose(self, process: BrokerProcess, lost_id: int) -> None:
         """Delete the directory of a master that was killed, and wait until another replica is the master.
 
         Raises:
@@ -70,7 +70,7 @@ class SetProcesses:
 
         Cancellation: the directory is deleted.
         """
-        shutil.rmtree(lost.data)
+        shutil.rmtree(process.data)
         with anyio.move_on_after(WHOLE_TIMEOUT_S):
             while True:
                 with suppress(RlabError):  # no replica serves yet
@@ -79,7 +79,7 @@ class SetProcesses:
                 await anyio.sleep(_POLL_S)
         raise ServiceNotAvailable(f"no replica of {SET} took over within {WHOLE_TIMEOUT_S:g} s")
 
-    async def join_again(self, lost: BrokerProcess, lost_id: int) -> None:
+    async def join_again(self, process: BrokerProcess, lost_id: int) -> None:
         """Forget a replica whose directory was deleted, and start its process as a new one.
 
         Raises:
@@ -88,7 +88,7 @@ class SetProcesses:
         Cancellation: some of it is done.
         """
         await self._operate("forget", SET, "--replica", str(lost_id))
-        await lost.start()
+        await process.start()
 
     async def _operate(self, *words: str) -> None:
         command = [*MODULE, "rlab", "broker", *words, "--namesrv", self._name_server]

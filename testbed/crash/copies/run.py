@@ -143,12 +143,12 @@ class CopiesRun:
     async def _count_a_join(self, load: CrashLoad) -> None:
         """Let a member join and leave: a counter that shows nothing then would show nothing in a handover either."""
         await anyio.sleep(SETTLE_S)
-        before = self._watch.moved
+        moved_before = self._watch.moved
         name = await load.join()
         await anyio.sleep(SETTLE_S)
         await load.leave(name)
         await anyio.sleep(SETTLE_S)
-        self._moved_by_joins = self._watch.moved - before
+        self._moved_by_joins = self._watch.moved - moved_before
         if not self._moved_by_joins:
             self.ledger.findings.add(BLIND, f"{plural(len(load.consumers), 'member')}, {QUEUES} queues")
 
@@ -197,16 +197,16 @@ class CopiesRun:
         return audit
 
     def _result(self, verdict: CrashVerdict, duration_s: float) -> CopiesResult:
-        found: dict[str, list[Effects]] = {}
+        effects_of: dict[str, list[Effects]] = {}
         for step in self._steps:
-            found.setdefault(step.act.value, []).append(step.effects)
+            effects_of.setdefault(step.act.value, []).append(step.effects)
         return CopiesResult(
             ok=verdict.ok,
             seed=self._options.load.seed,
             copies=self._options.copies,
             duration_s=duration_s,
             verdict=verdict,
-            acts={act.value: sum_effects(found[act.value]) for act in Act if act.value in found},
+            acts={act.value: sum_effects(effects_of[act.value]) for act in Act if act.value in effects_of},
             steps=tuple(self._steps),
             moved_by_joins=self._moved_by_joins,
             read_back=self._read_back,
@@ -215,13 +215,13 @@ class CopiesRun:
 
 def sum_effects(effects: Iterable[Effects]) -> ActFigures:
     """Sum up the effects of the steps of one kind."""
-    found = list(effects)
+    all_effects = list(effects)
     return ActFigures(
-        n=len(found),
-        gap=spread([each.gap_s for each in found]),
-        held=spread([each.held_s for each in found]),
-        failed=sum(each.failed for each in found),
-        moved=sum(each.moved for each in found),
-        two_owners_ms=sum(each.two_owners_ms for each in found),
-        twice=sum(each.twice for each in found),
+        n=len(all_effects),
+        gap=spread([each.gap_s for each in all_effects]),
+        held=spread([each.held_s for each in all_effects]),
+        failed=sum(each.failed for each in all_effects),
+        moved=sum(each.moved for each in all_effects),
+        two_owners_ms=sum(each.two_owners_ms for each in all_effects),
+        twice=sum(each.twice for each in all_effects),
     )

@@ -72,10 +72,10 @@ class LeakDetector:
         for name in sorted({name for sample in samples for name in sample}):
             values = [sample.get(name, 0) for sample in samples]
             margin = self._margins.get(name, TABLE_MARGIN)
-            before = max(values[:half])
+            max_before = max(values[:half])
             trend = margin.trend and len(values[:half]) >= TREND_SAMPLES
-            if max(values[half:]) > before * margin.ratio + margin.slack or (
-                trend and min(values[half:]) > before * TREND_MARGIN.ratio + TREND_MARGIN.slack
+            if max(values[half:]) > max_before * margin.ratio + margin.slack or (
+                trend and min(values[half:]) > max_before * TREND_MARGIN.ratio + TREND_MARGIN.slack
             ):
                 grown.append(f"{name} grows: {' '.join(f'{value:g}' for value in values)}")
         return grown
@@ -93,10 +93,10 @@ def table_sizes(root: object) -> Counter[str]:
     while left:
         owner = left.pop()
         for attribute, value in _attributes(owner):
-            for found in _contents(f"{type(owner).__name__}.{attribute}", value, sizes):
-                if id(found) not in seen:
-                    seen.add(id(found))
-                    left.append(found)
+            for content in _contents(f"{type(owner).__name__}.{attribute}", value, sizes):
+                if id(content) not in seen:
+                    seen.add(id(content))
+                    left.append(content)
     return sizes
 
 

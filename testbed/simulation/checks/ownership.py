@@ -84,13 +84,13 @@ class OwnershipTracker:
         """Set the live members, by client id, and the queues of the topic from now on."""
         self.figures.advance(now_ms)
         self._members = tuple(sorted(members))
-        wanted = SortedQueues(sorted(queues))
+        sorted_queues = SortedQueues(sorted(queues))
         self._targets = {}
         # A strategy that assigns all topics together assigns the group's retry queues too: one on each broker.
         retry = retry_topic(self._group)
         topics = (self._topic, retry)
-        brokers = sorted({queue.broker_name for queue in wanted})
-        queues_of = {self._topic: wanted, retry: SortedQueues(MessageQueue(retry, name, 0) for name in brokers)}
+        brokers = sorted({queue.broker_name for queue in sorted_queues})
+        queues_of = {self._topic: sorted_queues, retry: SortedQueues(MessageQueue(retry, name, 0) for name in brokers)}
         view = GroupView(group=self._group, version=0, members=dict.fromkeys(self._members, topics))
         for member in self._members:
             clustering = MessageModel.CLUSTERING

@@ -48,13 +48,13 @@ class PopCheck:
 
     def delivered(self, client: str, queue: MessageQueue, offset: int, body: bytes, now: float) -> None:
         """Record that a message is delivered to a consumer."""
-        place = (queue, offset)
-        self.again += place in self._bodies
-        self._bodies[place] = body
-        if place in self._acknowledged:
+        queue_and_offset = (queue, offset)
+        self.again += queue_and_offset in self._bodies
+        self._bodies[queue_and_offset] = body
+        if queue_and_offset in self._acknowledged:
             self._violated(
                 f"again: {client} gets {queue} {offset} at {now:.3f} s; its acknowledgement was answered at "
-                f"{self._acknowledged[place]:.3f} s"
+                f"{self._acknowledged[queue_and_offset]:.3f} s"
             )
 
     def acknowledging(self, queue: MessageQueue, offset: int) -> None:
@@ -79,16 +79,16 @@ class PopCheck:
             waited_for: queue with messages to redeliver and a waiting consumer -> how many messages.
             now: seconds.
         """
-        for place, late_s in overdue_s.items():
+        for queue, late_s in overdue_s.items():
             if late_s > SLACK_S:
                 self._violated(
-                    f"hidden: {place} has a message that should be visible since {late_s:.3f} s, at {now:.3f} s"
+                    f"hidden: {queue} has a message that should be visible since {late_s:.3f} s, at {now:.3f} s"
                 )
-        self._waiting_since = {place: self._waiting_since.get(place, now) for place in waited_for}
-        for place, since in self._waiting_since.items():
+        self._waiting_since = {queue: self._waiting_since.get(queue, now) for queue in waited_for}
+        for queue, since in self._waiting_since.items():
             if now - since > SLACK_S:
-                n = waited_for[place]
-                self._violated(f"late: {place} has {plural(n, 'message')} to redeliver, waited for since {since:.3f} s")
+                n = waited_for[queue]
+                self._violated(f"late: {queue} has {plural(n, 'message')} to redeliver, waited for since {since:.3f} s")
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -99,16 +99,18 @@ class PopCheck:
 
     def rested(self, left: Mapping[Place, int]) -> None:
         """Check a group that had time to finish: `left` has its unacknowledged messages in each queue that has any."""
-        for place, n in left.items():
+        for queue, n in left.items():
             self._violated(
-                f"left: {place} has {plural(n, 'message', 'that is', 'that are')} neither acknowledged nor dead"
+                f"left: {queue} has {plural(n, 'message', 'that is', 'that are')} neither acknowledged nor dead"
             )
 
     def missing(self) -> list[str]:
         """A line for each message that is lost at the end of a run."""
-        lost = [f"lost: {body!r} is neither acknowledged nor dead" for body in self._sent if body not in self._ended]
-        return lost[:MAX_VIOLATIONS]
+        violations = [
+            f"lost: {body!r} is neither acknowledged nor dead" for body in self._sent if body not in self._ended
+        ]
+        return violations[:MAX_VIOLATIONS]
 
-    def _violated(self, what: str) -> None:
+    def _violated(self, violation: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
-            self.violations.append(what)
+            self.violations.append(violation)

@@ -75,8 +75,10 @@ class ReplicaCheck:
         if other != replica_id:
             self._find("two-masters", f"I1: epoch {epoch} of {name} has the masters {other} and {replica_id}")
         elif epoch <= self._epochs.get(name, 0):
-            before = self._epochs[name]
-            self._find("two-masters", f"I1: replica {replica_id} of {name} begins epoch {epoch} after epoch {before}")
+            old_epoch = self._epochs[name]
+            self._find(
+                "two-masters", f"I1: replica {replica_id} of {name} begins epoch {epoch} after epoch {old_epoch}"
+            )
         self._epochs[name] = max(epoch, self._epochs.get(name, 0))
 
     def may_serve(self, name: str, replica_ids: Sequence[int]) -> None:
@@ -84,11 +86,11 @@ class ReplicaCheck:
         if len(replica_ids) > 1:
             self._find("two-masters", f"I1: the replicas {list(replica_ids)} of {name} may serve at the same moment")
 
-    def answered(self, name: str, replica_id: int, epoch: int, what: str) -> None:
+    def answered(self, name: str, replica_id: int, epoch: int, code: str) -> None:
         """A master answers a request without an error, in its epoch."""
         if epoch < self._epochs.get(name, 0):
             newest = self._epochs[name]
-            text = f"replica {replica_id} of {name} answers {what} in epoch {epoch}, after epoch {newest} has begun"
+            text = f"replica {replica_id} of {name} answers {code} in epoch {epoch}, after epoch {newest} has begun"
             self._find("deposed-answer", f"I9: {text}")
 
     def accepted_loss(self, name: str) -> None:
@@ -97,24 +99,26 @@ class ReplicaCheck:
 
     def cut(self, name: str, replica_id: int, position: int, epoch: int) -> None:
         """A replica has cut its log, whose end was of an epoch; what later epochs committed was not in it."""
-        found = self._committed.get(name, {})
-        committed = max((at for number, at in found.items() if number <= epoch), default=0)
+        positions = self._committed.get(name, {})
+        committed = max(
+            (committed_position for number, committed_position in positions.items() if number <= epoch), default=0
+        )
         if position < committed and name not in self._accepts_loss:
             text = f"I3: replica {replica_id} of {name} has cut its log at {position}, and {committed} was committed"
             self._find("committed-cut", text)
 
     def committed(self, name: str, position: int, epoch: int) -> None:
         """Every replica in sync has the log up to a position, in an epoch."""
-        found = self._committed.setdefault(name, {})
-        found[epoch] = max(position, found.get(epoch, 0))
+        positions = self._committed.setdefault(name, {})
+        positions[epoch] = max(position, positions.get(epoch, 0))
 
     def placed(self, queue: MessageQueue, offset: int, body: bytes, *, seen: bool) -> None:
         """A message was acknowledged with an offset, or seen by a consumer at one."""
         if seen:
             self._seen[queue, offset] = body
-        before = self._bodies.setdefault((queue, offset), body)
-        if before != body and queue.broker_name not in self._accepts_loss:
-            self._find("went-back", f"I8: offset {offset} of {queue} was given to {before!r} and to {body!r}")
+        old_body = self._bodies.setdefault((queue, offset), body)
+        if old_body != body and queue.broker_name not in self._accepts_loss:
+            self._find("went-back", f"I8: offset {offset} of {queue} was given to {old_body!r} and to {body!r}")
 
     def started_badly(self, name: str, replica_id: int, reason: str) -> None:
         """The start of a replica has had a wrong outcome."""
@@ -124,9 +128,9 @@ class ReplicaCheck:
 
     def check(self, row: ReplicaSet, masters: Sequence[ServingMaster]) -> None:
         """The row of the register, and the replicas that serve, at one moment."""
-        before = self._rows.get(row.name)
-        if before is not None and (row.version < before.version or row.epoch < before.epoch):
-            self._find("went-back", f"I8: the register had {before}, and has {row}")
+        old_row = self._rows.get(row.name)
+        if old_row is not None and (row.version < old_row.version or row.epoch < old_row.epoch):
+            self._find("went-back", f"I8: the register had {old_row}, and has {row}")
         self._rows[row.name] = row
         for master in masters:
             if (master.replica_id, master.epoch) != (row.master, row.epoch):
@@ -138,10 +142,10 @@ class ReplicaCheck:
 
     def ended(self, queue: MessageQueue, end_offset: int) -> None:
         """The end of a queue that readers see at the master."""
-        before = self._ends.get(queue, 0)
-        if end_offset < before and queue.broker_name not in self._accepts_loss:
-            self._find("went-back", f"I8: {queue} ended at {before}, and ends at {end_offset}")
-        self._ends[queue] = max(end_offset, before)
+        old_end = self._ends.get(queue, 0)
+        if end_offset < old_end and queue.broker_name not in self._accepts_loss:
+            self._find("went-back", f"I8: {queue} ended at {old_end}, and ends at {end_offset}")
+        self._ends[queue] = max(end_offset, old_end)
 
     def shown(self, row: ReplicaSet, shown_position: int, committed_position: int) -> None:
         """The log positions up to which readers see messages at the master, and every replica in sync has them."""
@@ -153,10 +157,12 @@ class ReplicaCheck:
 
     def granted(self, name: str, newest_token: int) -> None:
         """The newest token of a lease at the master."""
-        before = self._tokens.get(name, 0)
-        if newest_token < before:
-            self._find("went-back", f"I8: {name} had granted token {before}, and has {newest_token} as its newest one")
-        self._tokens[name] = max(newest_token, before)
+        old_token = self._tokens.get(name, 0)
+        if newest_token < old_token:
+            self._find(
+                "went-back", f"I8: {name} had granted token {old_token}, and has {newest_token} as its newest one"
+            )
+        self._tokens[name] = max(newest_token, old_token)
 
     # --- at rest -----------------------------------------------------------------------------------------------------
 
@@ -173,10 +179,10 @@ class ReplicaCheck:
             if copy.end_position != master.end_position:
                 ends = f"{copy.end_position}, and the log of master {row.master} at {master.end_position}"
                 self._find("missing-copy", f"I4: the log of replica {copy.replica_id} of {row.name} ends at {ends}")
-            elif (at := _difference(master.segments, copy.segments)) is not None:
+            elif (position := _difference(master.segments, copy.segments)) is not None:
                 self._find(
                     "logs-differ",
-                    f"I5: replicas {row.master} and {copy.replica_id} of {row.name} differ at position {at}",
+                    f"I5: replicas {row.master} and {copy.replica_id} of {row.name} differ at position {position}",
                 )
             for table in sorted({*master.tables, *copy.tables}):
                 rows, others = (
@@ -190,18 +196,19 @@ class ReplicaCheck:
                     )
                     self._find("tables-differ", f"I6: {text}")
 
-    def stored(self, found: Mapping[tuple[MessageQueue, int], bytes]) -> None:
+    def stored(self, bodies: Mapping[tuple[MessageQueue, int], bytes]) -> None:
         """The messages at the masters, by their place; those that consumers have seen have to be among them."""
-        for place, body in self._seen.items():
-            queue, offset = place
-            if queue.broker_name not in self._accepts_loss and found.get(place) != body:
+        for queue_and_offset, body in self._seen.items():
+            queue, offset = queue_and_offset
+            if queue.broker_name not in self._accepts_loss and bodies.get(queue_and_offset) != body:
                 self._find("seen-and-lost", f"I7: a consumer got {body!r} at offset {offset} of {queue}, which is gone")
 
-    def handovers_only(self, again: int, moved: int) -> None:
+    def handovers_only(self, n_redelivered: int, moved: int) -> None:
         """A run in which nothing happened but handovers has ended."""
-        if again or moved:
+        if n_redelivered or moved:
             self._find(
-                "handover-cost", f"I12: handovers caused {again} second deliveries, and moved {plural(moved, 'queue')}"
+                "handover-cost",
+                f"I12: handovers caused {n_redelivered} second deliveries, and moved {plural(moved, 'queue')}",
             )
 
     def _find(self, kind: str, text: str) -> None:
@@ -210,13 +217,13 @@ class ReplicaCheck:
             self.violations.append(line)
 
 
-def _difference(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> int | None:
+def _difference(segments: Mapping[int, bytes], other_segments: Mapping[int, bytes]) -> int | None:
     """The first log position at which two logs differ where both have bytes; None if they do not."""
-    for base in sorted({*one} & {*other}):
-        ours, theirs = one[base], other[base]
+    for base in sorted({*segments} & {*other_segments}):
+        ours, theirs = segments[base], other_segments[base]
         if ours != theirs:
             length = min(len(ours), len(theirs))
-            return base + next((at for at in range(length) if ours[at] != theirs[at]), length)
-    start = max(min(one, default=0), min(other, default=0))
-    alone = [base for base in sorted({*one} ^ {*other}) if base >= start]
+            return base + next((index for index in range(length) if ours[index] != theirs[index]), length)
+    start = max(min(segments, default=0), min(other_segments, default=0))
+    alone = [base for base in sorted({*segments} ^ {*other_segments}) if base >= start]
     return alone[0] if alone else None

@@ -57,7 +57,7 @@ class MemberProcess(Protocol):
 
     @property
     def client_id(self) -> str:
-        """Its client id, once started."""
+        """The client id, once the client has started."""
 
     async def stop(self) -> None:
         """Shut it down as its owner would."""
@@ -128,7 +128,7 @@ class SimulatedMember(_SimulatedClient):
 
     @property
     def group(self) -> str:
-        """Its group."""
+        """The group of the consumer."""
         return self.consumer.group
 
     async def unsubscribe(self, topic: str) -> None:

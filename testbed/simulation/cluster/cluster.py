@@ -172,14 +172,14 @@ class SimulatedCluster:
             server = self.brokers[name] = self._opening.broker(name)
             await server.start()
             return
-        self.brokers[name] = found = SimulatedSet(name)
+        self.brokers[name] = simulated_set = SimulatedSet(name)
         for _ in range(self._copies):
-            await self.add_replica(found)
+            await self.add_replica(simulated_set)
 
-    async def add_replica(self, of: SimulatedSet) -> SimulatedReplica:
+    async def add_replica(self, replica_set: SimulatedSet) -> SimulatedReplica:
         """Start one more replica of a set. Raises and cancellation: see `SimulatedServer.start`."""
-        replica = self._opening.replica(of.name, len(of.replicas) + 1, **self._set_options)
-        of.replicas.append(replica)
+        replica = self._opening.replica(replica_set.name, len(replica_set.replicas) + 1, **self._set_options)
+        replica_set.replicas.append(replica)
         self.replicas[replica.name] = replica
         await replica.start()
         return replica
@@ -204,7 +204,7 @@ class SimulatedCluster:
         """The host of a new client, and its options."""
         self._clients += 1
         host = options.pop("host", f"{kind}{self._clients}")
-        made = {
+        default_options = {
             "clock_ms": self.clock_of(host),
             "event_sink": self.record_event,
             "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
@@ -212,7 +212,7 @@ class SimulatedCluster:
             # The default holds the process id, and clients of all hosts share the registry of one real process.
             "instance_name": str(self._clients),
         }
-        return host, {**made, **self.client_options, **options}
+        return host, {**default_options, **self.client_options, **options}
 
     def make_consumer(
         self, group: str, *, strategy: AllocateMessageQueueStrategy | None = None, **options: Any
@@ -221,10 +221,10 @@ class SimulatedCluster:
 
         The strategy is AVG by default; all members of a group have the same.
         """
-        host, made = self._options("c", options)
-        if made.get("mode") != ConsumeMode.POP:  # a member that pops owns no queues
+        host, client_options = self._options("c", options)
+        if client_options.get("mode") != ConsumeMode.POP:  # a member that pops owns no queues
             self._strategies[group] = strategy or AllocateMessageQueueAveragely()
-        consumer = PushConsumer(self.addresses, group, strategy=strategy, **made)
+        consumer = PushConsumer(self.addresses, group, strategy=strategy, **client_options)
         simulated = SimulatedConsumer(self.simulation, host, consumer)
         self.consumers.append(simulated)
         return simulated
@@ -246,32 +246,32 @@ class SimulatedCluster:
 
         Raises and cancellation: see `PushConsumer.start`.
         """
-        made = self.make_consumer(group, strategy=strategy, **options)
-        return await self.subscribe_and_start(made, {topic: listener or made.listener(work)}, expression)
+        consumer = self.make_consumer(group, strategy=strategy, **options)
+        return await self.subscribe_and_start(consumer, {topic: listener or consumer.listener(work)}, expression)
 
     async def subscribe_and_start(
-        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = ALL
+        self, simulated: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = ALL
     ) -> SimulatedConsumer:
         """Subscribe a consumer to topics, each with its listener, and start it; if that fails it is forgotten.
 
         Raises and cancellation: see `PushConsumer.start`.
         """
         try:
-            with self.simulation.on_host(made.host):  # in whose context its listeners run
+            with self.simulation.on_host(simulated.host):  # in whose context its listeners run
                 for topic, listener in listeners.items():
-                    await made.consumer.subscribe(topic, listener, expression)
-            await made.start()
+                    await simulated.consumer.subscribe(topic, listener, expression)
+            await simulated.start()
         except BaseException:  # a cancellation too: a consumer that did not start is not stopped with the cluster
-            self.consumers.remove(made)
+            self.consumers.remove(simulated)
             raise
-        return made
+        return simulated
 
     async def start_popper(
         self, group: str, topic: str, *, expression: Expression = ALL, **options: Any
     ) -> SimulatedPopConsumer:
         """Start a pop consumer on a new host; options are `host` and the options of `PopConsumer`."""
-        host, made = self._options("pop", options)
-        popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **made))
+        host, client_options = self._options("pop", options)
+        popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **client_options))
         await popper.consumer.subscribe(topic, expression)
         await popper.start()
         self.poppers.append(popper)
@@ -279,8 +279,8 @@ class SimulatedCluster:
 
     async def start_producer(self, **options: Any) -> SimulatedProducer:
         """Start a producer on a new host; options: `host`, `Producer` and `ClientConfig` by name."""
-        host, made = self._options("p", options)
-        simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
+        host, client_options = self._options("p", options)
+        simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **client_options))
         await simulated.start()
         self.producers.append(simulated)
         return simulated
@@ -289,9 +289,9 @@ class SimulatedCluster:
         self, group: str, check: Check, **options: Any
     ) -> SimulatedTransactionProducer:
         """Start a producer of transactions on a new host; options as for `start_producer`."""
-        host, made = self._options("t", options)
+        host, client_options = self._options("t", options)
         with self.simulation.on_host(host):  # in whose context its checks run
-            producer = TransactionProducer(self.addresses, group, check=check, **made)
+            producer = TransactionProducer(self.addresses, group, check=check, **client_options)
         simulated = SimulatedTransactionProducer(self.simulation, host, producer)
         await simulated.start()
         self.producers.append(simulated)
@@ -319,11 +319,11 @@ class SimulatedCluster:
             for name in names:
                 await self._admin.request(self.brokers[name].address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         tables = [server.running.table for server in self.name_servers.values() if server.process]
-        wanted = {(name, queues, header["write_queue_nums"], perm) for name in names}
+        expected = {(name, queues, header["write_queue_nums"], perm) for name in names}
         with anyio.fail_after(SHOWN_TIMEOUT_S):
             for table in tables:
                 # Servers offer no event to wait for, and virtual time costs nothing.
-                while not wanted <= _shown(table, topic):  # noqa: ASYNC110
+                while not expected <= _shown(table, topic):  # noqa: ASYNC110
                     await anyio.sleep(SAMPLE_INTERVAL_S)
 
     # --- owners ------------------------------------------------------------------------------------------------------

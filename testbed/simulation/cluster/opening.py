@@ -86,8 +86,10 @@ class Opening:
         register = self.register.seen_with(faults)
 
         def open_replica(sink: EventSink) -> AbstractAsyncContextManager[RunningReplica]:
-            made = {"lease_clock": lambda: rate * loop.time(), **options}
-            return run_replica(ReplicaConfig(broker=config_of(sink), register=register, makes=number == 1, **made))
+            replica_options = {"lease_clock": lambda: rate * loop.time(), **options}
+            return run_replica(
+                ReplicaConfig(broker=config_of(sink), register=register, makes=number == 1, **replica_options)
+            )
 
         return SimulatedReplica(
             faults,

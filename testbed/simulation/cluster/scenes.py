@@ -55,7 +55,7 @@ def render(scene: Scene) -> str:
     """The events of a scene as a table of plain text; times are milliseconds from its beginning."""
     events, began = play(scene)
     of_scene = events[began.events :]
-    shown = [event for event in of_scene if not is_retry_topic(event.topic) and event.kind not in NOT_SHOWN]
+    shown_events = [event for event in of_scene if not is_retry_topic(event.topic) and event.kind not in NOT_SHOWN]
     rows = [("ms", "node", "seq", "kind", "queue", "what", "cause")]
     rows += [
         (
@@ -67,7 +67,7 @@ def render(scene: Scene) -> str:
             _what(event),
             _short(event.cause),
         )
-        for event in shown
+        for event in shown_events
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(_aligned(row, widths)).rstrip() for row in rows)

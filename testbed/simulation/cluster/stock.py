@@ -231,25 +231,25 @@ class StockMember:
         if status.code != proto.OK:
             raise ServiceNotAvailable(f"a receive was refused: {status.code} {status.message}")
         late_ms = self.simulation.clock_ms() - duration_ms(answers[-1].delivery_timestamp)
-        found = [read_message(broker, answer.message) for answer in answers[1:-1]]
+        messages = [read_message(broker, answer.message) for answer in answers[1:-1]]
         if late_ms >= (SLICE_MS if self._is_push else self._invisible_s * 1000) - LATE_MS:
-            for message in found:  # the broker may have redelivered it
+            for message in messages:  # the broker may have redelivered it
                 self._background.start_soon(self._change_until_done, broker, message, 0.0)
             return []
-        for message in found:
+        for message in messages:
             self._work.received(message)
-        return found
+        return messages
 
     async def _receive_from(self, broker: str) -> None:
         """Receive for a push consumer, and consume in tasks of their own; in order if the settings say so."""
         while True:
             try:
-                found = await self._receive(broker, BATCH, PUSH_POLL_S)
-                self._consuming += len(found)
-                if found and (await self._settings_of(broker)).subscription.fifo:
-                    self._background.start_soon(self._consume_in_order, broker, found)
-                    found = []
-                for message in found:
+                messages = await self._receive(broker, BATCH, PUSH_POLL_S)
+                self._consuming += len(messages)
+                if messages and (await self._settings_of(broker)).subscription.fifo:
+                    self._background.start_soon(self._consume_in_order, broker, messages)
+                    messages = []
+                for message in messages:
                     self._background.start_soon(self._consume, broker, message)
                 while self._consuming >= MAX_CONSUMING:  # noqa: ASYNC110 - virtual time
                     await anyio.sleep(STEP_S)
@@ -284,21 +284,21 @@ class StockMember:
         while True:
             await anyio.sleep(STEP_S)
             for broker in list(self._links):
-                found: list[StockMessage] = []
+                messages: list[StockMessage] = []
                 try:
                     with anyio.move_on_after(chance.choice((0.3, 60.0))):
-                        found = await self._receive(broker, chance.choice((1, 4, BATCH)), SIMPLE_POLL_S)
+                        messages = await self._receive(broker, chance.choice((1, 4, BATCH)), SIMPLE_POLL_S)
                 except RlabError:
                     await anyio.sleep(STEP_S)
-                self._consuming += len(found)
+                self._consuming += len(messages)
                 try:
-                    await self._consume_all(broker, found)
+                    await self._consume_all(broker, messages)
                 finally:
-                    self._consuming -= len(found)
+                    self._consuming -= len(messages)
 
-    async def _consume_all(self, broker: str, found: list[StockMessage]) -> None:
+    async def _consume_all(self, broker: str, messages: list[StockMessage]) -> None:
         chance, done = self._random, list[StockMessage]()
-        for message in found:
+        for message in messages:
             is_dead = chance.random() < 0.05
             extended = message
             if chance.random() < 0.1:
@@ -313,8 +313,8 @@ class StockMember:
 
     async def _ask(self, broker: str, rpc: str, **fields: Any) -> list[Any]:
         """Send a request about messages. Raises: RlabError. Cancellation: the call is reset."""
-        named = {"group": MESSAGES["Resource"](name=self.group), "topic": MESSAGES["Resource"](name=self._topic)}
-        return await self._links[broker].ask(rpc, MESSAGES[f"{rpc}Request"](**named, **fields))
+        resources = {"group": MESSAGES["Resource"](name=self.group), "topic": MESSAGES["Resource"](name=self._topic)}
+        return await self._links[broker].ask(rpc, MESSAGES[f"{rpc}Request"](**resources, **fields))
 
     async def _acknowledge(self, broker: str, messages: list[StockMessage]) -> None:
         """Acknowledge messages until all are, or their handles are dead."""
@@ -341,9 +341,9 @@ class StockMember:
     async def _change(self, broker: str, message: StockMessage, invisible_s: float) -> tuple[int, StockMessage]:
         """Ask once for another invisible time; returns the result, 0 for none, and the message with its new handle."""
         duration = to_duration(int(invisible_s * 1000))
-        named = {"receipt_handle": message.handle, "message_id": message.message_id}
+        message_fields = {"receipt_handle": message.handle, "message_id": message.message_id}
         try:
-            [answer] = await self._ask(broker, "ChangeInvisibleDuration", invisible_duration=duration, **named)
+            [answer] = await self._ask(broker, "ChangeInvisibleDuration", invisible_duration=duration, **message_fields)
         except RlabError:
             return 0, message
         return answer.status.code, message._replace(handle=answer.receipt_handle)
@@ -371,10 +371,10 @@ class StockMember:
             await anyio.sleep(AGAIN_S)
 
     async def _make_dead_letter(self, broker: str, message: StockMessage) -> None:
-        named = {"receipt_handle": message.handle, "message_id": message.message_id}
+        message_fields = {"receipt_handle": message.handle, "message_id": message.message_id}
         while True:
             with suppress(RlabError):
-                [answer] = await self._ask(broker, "ForwardMessageToDeadLetterQueue", **named)
+                [answer] = await self._ask(broker, "ForwardMessageToDeadLetterQueue", **message_fields)
                 if answer.status.code == proto.OK:
                     if answer.status.message == "OK":  # else the handle was dead
                         self._work.settled(message)

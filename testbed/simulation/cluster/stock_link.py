@@ -17,7 +17,7 @@ from rocketmq.grpc.proto import MESSAGES
 from testbed.load.grpc import GrpcAnswer, GrpcClientConnection
 
 TIMEOUT_S = 3.0
-"""Of a request."""
+"""Timeout of a request."""
 STEP_S = 0.05
 """Pause between two looks at something that offers no event."""
 

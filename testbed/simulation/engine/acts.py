@@ -170,36 +170,36 @@ class Acts:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     async def _start(self, step: Step) -> bool:
-        who, servers, load = step.who, self._servers, self._load
-        if who in servers:
-            if not servers[who].is_down:
+        target, servers, load = step.who, self._servers, self._load
+        if target in servers:
+            if not servers[target].is_down:
                 return False
-            await servers[who].start()
-        elif who in load.producers:
-            if load.producers[who] is not None:
+            await servers[target].start()
+        elif target in load.producers:
+            if load.producers[target] is not None:
                 return False
-            await load.start_producer(who)
+            await load.start_producer(target)
         else:
-            if load.members[who] is not None:
+            if load.members[target] is not None:
                 return False
-            await load.start_member(who)
+            await load.start_member(target)
         return True
 
     async def _stop(self, step: Step, *, crash: bool = False) -> bool:
-        who, servers, load = step.who, self._servers, self._load
-        if who in servers:
-            server = servers[who]
+        target, servers, load = step.who, self._servers, self._load
+        if target in servers:
+            server = servers[target]
             if not server.serves:
                 return False
-            if crash and (broker := self._broker_of(who)):
+            if crash and (broker := self._broker_of(target)):
                 self._record_fault(EventKind.BROKER_DOWN, broker, "killed")
             await (server.crash() if crash else server.stop())
-        elif who in load.producers:
-            if load.producers[who] is None:
+        elif target in load.producers:
+            if load.producers[target] is None:
                 return False
-            await load.stop_producer(who, crash=crash)
+            await load.stop_producer(target, crash=crash)
         else:
-            member = load.remove_member(who)
+            member = load.remove_member(target)
             if member is None:
                 return False
             await (member.crash() if crash else member.stop())
@@ -280,8 +280,8 @@ class Acts:
             await self._end_twin(step.who)
         return True
 
-    async def _end_twin(self, who: str) -> None:
-        if (twin := self._twins.pop(who, None)) is not None:
+    async def _end_twin(self, member: str) -> None:
+        if (twin := self._twins.pop(member, None)) is not None:
             self._load.forget(twin)
             await twin.stop()
 

@@ -85,11 +85,11 @@ class Checkers:
         promise = programme.promise
         limits = HistoryLimits(
             complete=True,
-            drained=True,
+            all_consumed=True,
             orphan_ms=promise.orphan_s * 1000,
             stale_ms=promise.stale_s * 1000,
             flap_moves=promise.flap_moves,
-            thundering_passes=promise.needless_passes,
+            needless_passes=promise.needless_passes,
             order=keeps,
         )
         self._limits = limits
@@ -115,8 +115,8 @@ class Checkers:
         self.sent += 1
         if self._wait_ms:
             self._waiting[message] = self._now_ms()
-        place = (queue, offset) if offset >= 0 else (NOWHERE, -1)
-        self._line(sent_line(self._now_ms(), message, *place, key))
+        queue_and_offset = (queue, offset) if offset >= 0 else (NOWHERE, -1)
+        self._line(sent_line(self._now_ms(), message, *queue_and_offset, key))
         for check in self.pops.values():
             check.sent(body)
         for note in self.placed if offset >= 0 else ():
@@ -193,15 +193,15 @@ class Checkers:
         """Whether something was found already."""
         return bool(self._findings or self._check.anomalies or any(check.violations for check in self.pops.values()))
 
-    def finish(self, *, drained: bool) -> tuple[Finding, ...]:
+    def finish(self, *, all_consumed: bool) -> tuple[Finding, ...]:
         """End the history, and return everything that was found.
 
-        `drained` is False for a run that ended before everything was processed: then nothing is lost yet.
+        `all_consumed` is False for a run that ended before everything was processed: then nothing is lost yet.
         """
         check = self._check if self._trace is None else self._by_wrong_clocks(self._trace)
         of_pulls = list(check.anomalies)
         of_pops = [text for check in self.pops.values() for text in check.violations]
-        if drained:
+        if all_consumed:
             for group in self._groups:
                 counted = self._check.messages(group)
                 if counted.lost and not counted.received:
@@ -212,9 +212,9 @@ class Checkers:
         reported = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
         return (*certain, *reported, *self._findings)[:MAX_SIM_FINDINGS]
 
-    def _named(self, found: Anomaly) -> str:
+    def _named(self, anomaly: Anomaly) -> str:
         """The text of a finding; where brokers have copies, two owners of a queue are invariant I2 of their sets."""
-        return f"I2: {found.text}" if self._has_copies and found.rule is Rule.DOUBLE_OWNER else found.text
+        return f"I2: {anomaly.text}" if self._has_copies and anomaly.rule is Rule.DOUBLE_OWNER else anomaly.text
 
     def _by_wrong_clocks(self, trace: list[Event]) -> HistoryCheck:
         """The check of a trace with the times of its nodes, as tools do it: they do not know the true times."""

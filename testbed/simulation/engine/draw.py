@@ -126,8 +126,8 @@ class _Drawing:
         is_split = self.chance.random() < 0.5
         steps: list[Step] = []
         if is_split:
-            who, to = self.chance.choice(self.members), self.chance.choice(self.brokers)
-            steps = [Step(at_s=3.0, do="partition", who=who, to=to)]
+            member, to = self.chance.choice(self.members), self.chance.choice(self.brokers)
+            steps = [Step(at_s=3.0, do="partition", who=member, to=to)]
         else:
             self.at_s = 3.0
             self._fill(steps, list(_CHANGES), list(_CHANGES.values()), LASTS_S, (4.0, 16.0))
@@ -152,20 +152,20 @@ class _Drawing:
             steps += self.chance.choices(draws, shares)[0](self)
             self.at_s += self.chance.choice(pauses_s) * self.chance.random()
 
-    def step(self, do: str, who: str = "", *, after_s: float = 0.0, **columns: Any) -> Step:
-        return Step(at_s=round(self.at_s + after_s, 3), do=do, who=who, **columns)
+    def step(self, do: str, target: str = "", *, after_s: float = 0.0, **columns: Any) -> Step:
+        return Step(at_s=round(self.at_s + after_s, 3), do=do, who=target, **columns)
 
-    def seconds(self, most: float) -> float:
-        """A time of at most `most` seconds, more often a short one."""
-        return round(0.01 + most * self.chance.random() ** 2, 3)
+    def seconds(self, max_s: float) -> float:
+        """A time of at most `max_s` seconds, more often a short one."""
+        return round(0.01 + max_s * self.chance.random() ** 2, 3)
 
 
 def _ended(do: str, whom: str) -> _Draw:
     """A process ends, and is started again later."""
 
     def drawn(d: _Drawing) -> list[Step]:
-        who = d.chance.choice(getattr(d, whom))
-        return [d.step(do, who), d.step("start", who, after_s=d.seconds(12.0))]
+        target = d.chance.choice(getattr(d, whom))
+        return [d.step(do, target), d.step("start", target, after_s=d.seconds(12.0))]
 
     return drawn
 
@@ -174,8 +174,8 @@ def _for_a_while(do: str, whom: str, most_s: float, **columns: float) -> _Draw:
     """A fault of one host; a column has its longest time."""
 
     def drawn(d: _Drawing) -> list[Step]:
-        given = {name: d.seconds(most) for name, most in columns.items()}
-        return [d.step(do, d.chance.choice(getattr(d, whom)), for_s=d.seconds(most_s), **given)]
+        drawn_columns = {name: d.seconds(max_s) for name, max_s in columns.items()}
+        return [d.step(do, d.chance.choice(getattr(d, whom)), for_s=d.seconds(most_s), **drawn_columns)]
 
     return drawn
 
@@ -186,33 +186,33 @@ def _cut(d: _Drawing) -> list[Step]:
 
 def _register_late(d: _Drawing) -> list[Step]:
     """A member loses its connections, and its new ones are late: others have got its queues in between."""
-    who, to = d.chance.choice(d.members), d.chance.choice(d.brokers)
+    member, to = d.chance.choice(d.members), d.chance.choice(d.brokers)
     return [
-        d.step("delay_heartbeats", who, by_s=1.0 + d.seconds(4.0), for_s=0.5),
-        d.step("cut", who, after_s=0.01),
-        d.step("delay", who, to=to, by_s=d.seconds(0.5), for_s=8.0, after_s=0.02),
+        d.step("delay_heartbeats", member, by_s=1.0 + d.seconds(4.0), for_s=0.5),
+        d.step("cut", member, after_s=0.01),
+        d.step("delay", member, to=to, by_s=d.seconds(0.5), for_s=8.0, after_s=0.02),
     ]
 
 
 def _partition(d: _Drawing) -> list[Step]:
-    who, to = d.chance.sample(d.hosts, 2)
-    return [d.step("partition", who, to=to, one_way=d.chance.random() < 0.3, for_s=d.seconds(12.0))]
+    host, to = d.chance.sample(d.hosts, 2)
+    return [d.step("partition", host, to=to, one_way=d.chance.random() < 0.3, for_s=d.seconds(12.0))]
 
 
 def _delay(d: _Drawing) -> list[Step]:
-    who, to = d.chance.sample(d.hosts, 2)
-    return [d.step("delay", who, to=to, by_s=d.seconds(1.0), for_s=d.seconds(12.0))]
+    host, to = d.chance.sample(d.hosts, 2)
+    return [d.step("delay", host, to=to, by_s=d.seconds(1.0), for_s=d.seconds(12.0))]
 
 
 def _lose_notifications(d: _Drawing) -> list[Step]:
     do, late = d.chance.choice((("drop_code", {}), ("delay_code", {"by_s": d.seconds(4.0)})))
-    who = d.chance.choice(d.members)
-    return [d.step(do, who, code="NOTIFY_CONSUMER_IDS_CHANGED", for_s=d.seconds(12.0), **late)]
+    member = d.chance.choice(d.members)
+    return [d.step(do, member, code="NOTIFY_CONSUMER_IDS_CHANGED", for_s=d.seconds(12.0), **late)]
 
 
 def _lose_requests(d: _Drawing) -> list[Step]:
-    code, who = d.chance.choice(LOST_CODES), d.chance.choice(d.brokers)
-    return [d.step("drop_code", who, code=code, one_in=2, for_s=d.seconds(6.0))]
+    code, broker = d.chance.choice(LOST_CODES), d.chance.choice(d.brokers)
+    return [d.step("drop_code", broker, code=code, one_in=2, for_s=d.seconds(6.0))]
 
 
 def _lose_ends(d: _Drawing) -> list[Step]:
@@ -238,9 +238,9 @@ def _flap(d: _Drawing) -> list[Step]:
 def _change_topics(d: _Drawing) -> list[Step]:
     if len(d.topics) < 2:
         return _cut(d)
-    who, topic = d.chance.choice(d.members), d.chance.choice(d.topics).name
+    member, topic = d.chance.choice(d.members), d.chance.choice(d.topics).name
     away_s = d.seconds(15.0) + (12.0 if d.kind == "calm" else 0.0)  # longer than a message may wait there
-    return [d.step("unsubscribe", who, topic=topic), d.step("subscribe", who, topic=topic, after_s=away_s)]
+    return [d.step("unsubscribe", member, topic=topic), d.step("subscribe", member, topic=topic, after_s=away_s)]
 
 
 def _scale(d: _Drawing) -> list[Step]:

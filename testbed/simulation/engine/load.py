@@ -125,12 +125,14 @@ class SimulatedLoad:
             options |= {"order": group.order, "suspend_s": 0.2}
         else:
             options["retry_delay_ms"] = RETRY_DELAY_MS
-        made = self._cluster.make_consumer(group.name, strategy=strategy, shutdown_grace_s=group.grace_s, **options)
-        listener = self._listener(group, made)
-        await self._cluster.subscribe_and_start(made, dict.fromkeys(self._programme.topics_of(group), listener))
-        if made.consumer._popped is not None:
-            self._watch(group, made.consumer._popped.requests)
-        return made
+        simulated = self._cluster.make_consumer(
+            group.name, strategy=strategy, shutdown_grace_s=group.grace_s, **options
+        )
+        listener = self._listener(group, simulated)
+        await self._cluster.subscribe_and_start(simulated, dict.fromkeys(self._programme.topics_of(group), listener))
+        if simulated.consumer._popped is not None:
+            self._watch(group, simulated.consumer._popped.requests)
+        return simulated
 
     async def _start_receiver(self, group: GroupPart, options: dict[str, Any]) -> SimulatedPopConsumer:
         """Start a member that receives and acknowledges by itself."""
@@ -156,10 +158,10 @@ class SimulatedLoad:
                     with suppress(ReceiptHandleDead):
                         await popper.extend(kept[-1], 0.0)
                     kept.pop()
-                most, is_renewed = random.choice((1, 4, 32)), random.random() < 0.3
+                max_n, is_renewed = random.choice((1, 4, 32)), random.random() < 0.3
                 messages: list[PopMessage] = []
                 with anyio.move_on_after(random.choice((0.3, 60.0))):
-                    messages = await popper.receive(most, invisible_s=group.invisible_s, wait_s=5.0, renew=is_renewed)
+                    messages = await popper.receive(max_n, invisible_s=group.invisible_s, wait_s=5.0, renew=is_renewed)
                 kept = messages.copy() if is_renewed else []
                 for message in messages:
                     self._judge.dispatched(self._call(group, popper, message))
@@ -222,12 +224,14 @@ class SimulatedLoad:
     @staticmethod
     def _call(group: GroupPart, member: SimulatedMember, message: MessageExt) -> Call:
         key = message.keys[0] if message.keys else ""
-        place = message.queue, message.offset, key
-        return Call(group.name, member.client_id, read_number(message.body), *place, message.body)
+        position = message.queue, message.offset, key
+        return Call(group.name, member.client_id, read_number(message.body), *position, message.body)
 
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
         checkers = self._judge
-        again = ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        retry_result = (
+            ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        )
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             (message,) = messages
@@ -241,7 +245,7 @@ class SimulatedLoad:
                     how = Ending.DEAD
             finally:
                 checkers.ended(call, how)
-            return None if how is Ending.PROCESSED else again
+            return None if how is Ending.PROCESSED else retry_result
 
         return on_messages
 
@@ -349,6 +353,6 @@ class SimulatedLoad:
                     if not key:
                         return self._judge.failed(read_number(message.body))
                 else:
-                    place = result.queue, result.offset
-                    return self._judge.acknowledged(read_number(message.body), message.body, *place, key)
+                    queue_and_offset = result.queue, result.offset
+                    return self._judge.acknowledged(read_number(message.body), message.body, *queue_and_offset, key)
             await anyio.sleep(SEND_AGAIN_S)

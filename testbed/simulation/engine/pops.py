@@ -89,7 +89,7 @@ def count_unacknowledged(cluster: SimulatedCluster, group: str) -> dict[Place, i
         for key, queue in server.running.broker.pop.ledger.queues.items()
         if key.group == group
     }
-    return {place: n for place, n in counts.items() if n}
+    return {queue_and_group: n for queue_and_group, n in counts.items() if n}
 
 
 def _in_words(group: str, topic: str, queue_id: int) -> str:
@@ -132,9 +132,9 @@ class _Reports:
         self._group, self._cluster, self._checkers, self._work = group, cluster, checkers, work
 
     def received(self, message: StockMessage) -> None:
-        place = message.queue, message.offset, message.key
+        position = message.queue, message.offset, message.key
         self._checkers.dispatched(
-            Call(self._group.name, self.client_id, read_number(message.body), *place, message.body)
+            Call(self._group.name, self.client_id, read_number(message.body), *position, message.body)
         )
 
     async def consume(self, message: StockMessage) -> bool:

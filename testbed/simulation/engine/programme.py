@@ -47,17 +47,17 @@ def _in_range(where: str, name: str, value: float, low: float, high: float) -> N
         raise ConfigError(f"{where}: {name} must be {low:g} to {high:g}, got {value:g}")
 
 
-def _one_of(where: str, what: str, value: str, known: Iterable[str]) -> None:
-    names = list(known)
+def _one_of(where: str, subject: str, value: str, known_names: Iterable[str]) -> None:
+    names = list(known_names)
     if value not in names:
         near = difflib.get_close_matches(value, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-        raise ConfigError(f"{where}: no {what} {value!r}; {hint}")
+        raise ConfigError(f"{where}: no {subject} {value!r}; {hint}")
 
 
-def _differ(what: str, names: list[str]) -> None:
+def _differ(subject: str, names: list[str]) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"two {what} have the name {twice[0]!r}")
+        raise ConfigError(f"two {subject} have the name {twice[0]!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +271,8 @@ class Step:
     one_in: int = 1
 
     def __str__(self) -> str:
-        given = [f"{name}={getattr(self, name)}" for name in _COLUMNS if getattr(self, name) != _DEFAULTS[name]]
-        return " ".join([f"{self.at_s:.3f} s: {self.do}", *([self.who] if self.who else []), *given])
+        set_columns = [f"{name}={getattr(self, name)}" for name in _COLUMNS if getattr(self, name) != _DEFAULTS[name]]
+        return " ".join([f"{self.at_s:.3f} s: {self.do}", *([self.who] if self.who else []), *set_columns])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,19 +348,19 @@ class Programme:
 
     def hosts(self) -> dict[str, str]:
         """Every host with its kind, as in `verbs.py`."""
-        found = {f"namesrv-{n + 1}": NAME_SERVER for n in range(self.cluster.name_servers)}
+        kinds = {f"namesrv-{n + 1}": NAME_SERVER for n in range(self.cluster.name_servers)}
         copies = range(1, self.cluster.copies + 1) if self.cluster.copies > 1 else ()
         for broker in (f"broker-{chr(97 + n)}" for n in range(self.cluster.brokers)):
-            found |= {f"{broker}-{copy}": REPLICA for copy in copies} if copies else {broker: BROKER}
-        found |= dict.fromkeys((slot for group in self.group for slot in group.slots), MEMBER)
-        return found | dict.fromkeys(self.load.slots, PRODUCER)
+            kinds |= {f"{broker}-{copy}": REPLICA for copy in copies} if copies else {broker: BROKER}
+        kinds |= dict.fromkeys((slot for group in self.group for slot in group.slots), MEMBER)
+        return kinds | dict.fromkeys(self.load.slots, PRODUCER)
 
     def topics_of(self, group: GroupPart) -> tuple[str, ...]:
         """The topics that the members of a group subscribe to."""
         return group.topics or tuple(topic.name for topic in self.topic)
 
     def with_quirks(self, quirks: Iterable[str]) -> Programme:
-        """The same programme on a cluster with these quirks."""
+        """A copy of this programme on a cluster with these quirks."""
         return replace(self, cluster=replace(self.cluster, quirks=tuple(sorted(quirks))))
 
 

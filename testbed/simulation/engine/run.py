@@ -134,7 +134,7 @@ class _State:
         self.world: Simulation | None = None  # once there is one
         self.checkers = Checkers(programme, self.now_ms)
         self.digest = hashlib.sha256()
-        self.drained = False  # whether it came to its end
+        self.all_consumed = False  # whether it came to its end
         self.events = 0
         self.converged_s: list[float] = []
         self.took_s = 0.0
@@ -154,7 +154,7 @@ class _State:
         checkers = self.checkers
         return Outcome(
             seed=self.programme.seed,
-            findings=checkers.finish(drained=self.drained),
+            findings=checkers.finish(all_consumed=self.all_consumed),
             digest=self.digest.hexdigest(),
             events=self.events,
             took_s=round(self.took_s, 3),
@@ -251,7 +251,7 @@ class _Run:
                 acts.begin(step)
         await self._wait_for(self.programme.lasts_s)
         await self._heal(acts, load, for_good=True)
-        self.state.drained = True
+        self.state.all_consumed = True
 
     async def _wait_for(self, at_s: float) -> None:
         await anyio.sleep(max(0.0, self.clock_s + at_s - self.simulation.loop.time()))
@@ -313,6 +313,6 @@ class _Run:
 
 def _queue_of(difference: str) -> MessageQueue:
     """The queue that a difference is about, as in `orders@broker-a:0 should belong to ...`."""
-    topic, _, rest = difference.partition(" ")[0].rpartition("@")
-    broker, _, queue_id = rest.rpartition(":")
+    topic, _, broker_and_queue = difference.partition(" ")[0].rpartition("@")
+    broker, _, queue_id = broker_and_queue.rpartition(":")
     return MessageQueue(topic, broker, int(queue_id))

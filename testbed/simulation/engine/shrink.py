@@ -47,9 +47,9 @@ class _Search:
 def shrink(programme: Programme, fails: Callable[[Programme], bool], *, max_runs: int = MAX_RUNS) -> Programme:
     """Search for a small programme that fails; the programme itself does, and needs no run."""
     search = _Search(programme, fails, max_runs)
-    before = None
-    while before != search.best and search.runs < max_runs:
-        before = search.best
+    last_best = None
+    while last_best != search.best and search.runs < max_runs:
+        last_best = search.best
         _shrink_steps(search)
         _shrink_clients(search)
         _shrink_numbers(search)
@@ -60,14 +60,14 @@ def _shrink_steps(search: _Search) -> None:
     """Ddmin over the steps."""
     size = max(1, len(search.best.step) // 2)
     while search.best.step:
-        at, cut = 0, False
-        while at < len(search.best.step):
+        start, cut = 0, False
+        while start < len(search.best.step):
             steps = search.best.step
-            rest = steps[:at] + steps[at + size :]
-            if search.smaller(partial(replace, search.best, step=rest)):
+            remaining = steps[:start] + steps[start + size :]
+            if search.smaller(partial(replace, search.best, step=remaining)):
                 cut = True
             else:
-                at += size
+                start += size
         if size == 1 and not cut:
             return
         size = max(1, size // 2)
@@ -82,8 +82,8 @@ def _shrink_clients(search: _Search) -> None:
         _lower(search, partial(_members_of, name=name), partial(_with_members, name=name))
     for topic in search.best.topic:
         if len(search.best.topic) > 1:
-            rest = tuple(each for each in search.best.topic if each != topic)
-            search.smaller(partial(_fitting, search.best, topic=rest))
+            remaining = tuple(each for each in search.best.topic if each != topic)
+            search.smaller(partial(_fitting, search.best, topic=remaining))
     cluster = search.best.cluster
     if cluster.name_servers > 1:
         search.smaller(lambda: _fitting(search.best, cluster=replace(search.best.cluster, name_servers=1)))
@@ -99,7 +99,7 @@ def _shrink_numbers(search: _Search) -> None:
     last_s = max((step.at_s for step in search.best.step), default=0.0)
     search.smaller(lambda: replace(search.best, lasts_s=min(search.best.lasts_s, last_s + 1.0)))
     for index in range(len(search.best.topic)):
-        _lower(search, partial(_queues_of, at=index), partial(_with_queues, at=index))
+        _lower(search, partial(_queues_of, index=index), partial(_with_queues, index=index))
 
 
 def _lower(search: _Search, value: Callable[[Programme], int], make: Callable[[Programme, int], Programme]) -> None:
@@ -115,13 +115,13 @@ def _members_of(programme: Programme, name: str) -> int:
     return next(group.members for group in programme.group if group.name == name)
 
 
-def _queues_of(programme: Programme, at: int) -> int:
-    return programme.topic[at].queues
+def _queues_of(programme: Programme, index: int) -> int:
+    return programme.topic[index].queues
 
 
-def _with_queues(programme: Programme, queues: int, at: int) -> Programme:
+def _with_queues(programme: Programme, queues: int, index: int) -> Programme:
     topics = list(programme.topic)
-    topics[at] = replace(topics[at], queues=queues)
+    topics[index] = replace(topics[index], queues=queues)
     return replace(programme, topic=tuple(topics))
 
 

@@ -38,10 +38,10 @@ class Case:
 
     def programme(self) -> Programme:
         """Make the programme. Raises ConfigError if the text is not one."""
-        made = replace(parse_programme(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
-        of_text = () if self.sound else made.cluster.quirks
-        made = made.with_quirks({*of_text, *self.quirks})
-        return with_wrong_clocks(made) if self.wrong_clocks else made
+        drawn = replace(parse_programme(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
+        of_text = () if self.sound else drawn.cluster.quirks
+        drawn = drawn.with_quirks({*of_text, *self.quirks})
+        return with_wrong_clocks(drawn) if self.wrong_clocks else drawn
 
 
 def run_case(case: Case) -> Outcome:

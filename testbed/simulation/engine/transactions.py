@@ -54,13 +54,13 @@ class SimulatedTransactions:
         for scope in self._branches.pop(host, {}):
             scope.cancel()
 
-    async def run(self, producer: SimulatedTransactionProducer, message: Message, known: SentMessage) -> None:
+    async def run(self, producer: SimulatedTransactionProducer, message: Message, sent: SentMessage) -> None:
         """Run one transaction, with any outcome. Cancellation: the outcome is left to the check."""
         branches = self._branches[producer.host]
         with anyio.CancelScope() as scope, self._cluster.simulation.on_host(producer.host):
             branches[scope] = None
             try:
-                await self._transact(producer, message, known)
+                await self._transact(producer, message, sent)
             except BranchAborted:
                 pass
             except RlabError:
@@ -68,13 +68,13 @@ class SimulatedTransactions:
             finally:
                 branches.pop(scope, None)
 
-    async def _transact(self, producer: SimulatedTransactionProducer, message: Message, known: SentMessage) -> None:
+    async def _transact(self, producer: SimulatedTransactionProducer, message: Message, sent: SentMessage) -> None:
         async with producer.producer.transaction(message) as tx:
             await anyio.sleep(self._random.random() ** 2 * self._load.branch_s)
             if self._happens(self._load.fails) or not self.entries.get(tx.message_id, True):
                 raise BranchAborted
             self.entries[tx.message_id] = True
-            self._judge.acknowledged(known, message.body, NOWHERE, -1, "")
+            self._judge.acknowledged(sent, message.body, NOWHERE, -1, "")
             await anyio.sleep(self._random.random() ** 2 * self._load.branch_s)
             if self._happens(self._load.undecided):
                 tx.unknown()

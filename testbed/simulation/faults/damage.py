@@ -13,14 +13,14 @@ def damage_file(path: Path, random: Random) -> str:
     if how == "remove":
         path.unlink()
         return f"{path.name} removed"
-    at = random.randrange(len(content))
+    position = random.randrange(len(content))
     if how == "cut":
-        del content[at:]
+        del content[position:]
     elif how == "flip":
         for _ in range(random.randint(1, 8)):
             content[random.randrange(len(content))] ^= 1 << random.randrange(8)
     else:
-        stop = min(len(content), at + random.choice([1, 50, 512, 4_096]))
-        content[at:stop] = bytes(stop - at)
+        stop = min(len(content), position + random.choice([1, 50, 512, 4_096]))
+        content[position:stop] = bytes(stop - position)
     path.write_bytes(content)
-    return f"{path.name} {how} at {at}"
+    return f"{path.name} {how} at {position}"

@@ -48,22 +48,22 @@ class _DiskFile:
         kept = random.randint(0, len(self.pending))
         for change in self.pending[:kept]:
             _change(content, *change)
-        lost = [(at, data) for at, data in self.pending[kept:] if data is not None]
-        if lost:
-            at, data = lost[0]
-            _change(content, at, data[: random.randrange(len(data))])
-            if len(lost) > 1 and random.random() < _GAP_PROBABILITY:
-                _change(content, *random.choice(lost[1:]))
+        lost_writes = [(position, data) for position, data in self.pending[kept:] if data is not None]
+        if lost_writes:
+            position, data = lost_writes[0]
+            _change(content, position, data[: random.randrange(len(data))])
+            if len(lost_writes) > 1 and random.random() < _GAP_PROBABILITY:
+                _change(content, *random.choice(lost_writes[1:]))
         return bytes(content)
 
 
-def _change(content: bytearray, at: int, data: bytes | None) -> None:
-    if len(content) < at:
-        content.extend(bytes(at - len(content)))
+def _change(content: bytearray, position: int, data: bytes | None) -> None:
+    if len(content) < position:
+        content.extend(bytes(position - len(content)))
     if data is None:
-        del content[at:]
+        del content[position:]
     else:
-        content[at : at + len(data)] = data
+        content[position : position + len(data)] = data
 
 
 class _DiskDirectory:
@@ -106,11 +106,11 @@ class PowerCutFiles(UnsyncedFiles):
 
     def cut(self, directory: Path, survivor: Path, random: Random) -> None:
         """Change `survivor`, a copy of `directory`, to the content that the disk has after a power cut."""
-        known = self._directories.get(directory, _DiskDirectory())
-        names = dict(known.durable)
-        for changes in known.pending[: random.randint(0, len(known.pending))]:
+        on_disk = self._directories.get(directory, _DiskDirectory())
+        names = dict(on_disk.durable)
+        for changes in on_disk.pending[: random.randint(0, len(on_disk.pending))]:
             _change_names(names, changes)
-        all_names = {*known.names, *known.durable, *(name for changes in known.pending for name in changes)}
+        all_names = {*on_disk.names, *on_disk.durable, *(name for changes in on_disk.pending for name in changes)}
         for name in sorted(all_names):
             (survivor / name).unlink(missing_ok=True)
         for name in sorted(names):
@@ -154,9 +154,9 @@ class PowerCutFiles(UnsyncedFiles):
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """See `Files.pwrite`."""
-        written = super().pwrite(fd, data, position)
-        self._open[fd].pending.append((position, bytes(data[:written])))
-        return written
+        n_written = super().pwrite(fd, data, position)
+        self._open[fd].pending.append((position, bytes(data[:n_written])))
+        return n_written
 
     def truncate(self, fd: int, size: int) -> None:
         """See `Files.truncate`."""

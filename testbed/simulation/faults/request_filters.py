@@ -105,5 +105,5 @@ class RequestFilters:
 
     def _rule_of(self, connection: Connection, command: Command) -> _Rule | None:
         transport: Any = connection._transport
-        here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        return next((rule for rule in self._rules if rule.hits(command, there[0], here[0])), None)
+        own_address, peer_address = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        return next((rule for rule in self._rules if rule.hits(command, peer_address[0], own_address[0])), None)

@@ -319,12 +319,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             on_failure.pop_all()
         return connected
 
-    def follow_protocols(self, made: Callable[[asyncio.BaseProtocol], object] | None) -> None:
+    def follow_protocols(self, on_protocol: Callable[[asyncio.BaseProtocol], object] | None) -> None:
         """Call a function with the protocol of each connection, oldest first, and of each later one; None ends that."""
-        self._on_protocol = made
-        if made is not None:
+        self._on_protocol = on_protocol
+        if on_protocol is not None:
             for protocol in list(self._protocols.values()):
-                made(protocol)
+                on_protocol(protocol)
 
     def _numbering(self, factory: ProtocolFactory) -> ProtocolFactory:
         def make() -> asyncio.BaseProtocol:

@@ -157,7 +157,7 @@ class SimulatedNetwork:
         self._ports[client] = None
         links = self._link(client[0], server[0]), self._link(server[0], client[0])
         connection = SimulatedConnection(self._wire, client, server, links, self._forget)
-        there, back = connection.pipes
+        to_server, to_client = connection.pipes
         answered: asyncio.Future[Listener | None] = self._loop.create_future()
 
         def answer(listener: Listener | None) -> None:
@@ -169,9 +169,9 @@ class SimulatedNetwork:
                 return
             is_refused = server in self._refusing or server[0] in self._dead
             listener = None if is_refused else self._ports.get(server)
-            back.send(partial(answer, listener if listener and listener.listening else None))
+            to_client.send(partial(answer, listener if listener and listener.listening else None))
 
-        there.send(ask)
+        to_server.send(ask)
         try:
             listener = await answered
             if listener is None:
@@ -187,8 +187,8 @@ class SimulatedNetwork:
 
     def connections(self, a: str | None = None, b: str | None = None) -> tuple[SimulatedConnection, ...]:
         """Return the open connections, oldest first: all, the ones of host `a`, or the ones between `a` and `b`."""
-        wanted = {host for host in (a, b) if host is not None}
-        return tuple(each for each in self._connections if wanted <= {each.client[0], each.server[0]})
+        hosts = {host for host in (a, b) if host is not None}
+        return tuple(each for each in self._connections if hosts <= {each.client[0], each.server[0]})
 
     def statistics(self) -> NetworkStatistics:
         """Return the counters as they are now."""

@@ -244,6 +244,6 @@ def _calls(awaited: Any) -> Iterator[str]:
         frame = getattr(awaited, f"{kind}_frame", None)
         if frame is None:
             return
-        place = "/".join(Path(frame.f_code.co_filename).parts[-2:])
-        yield f"{frame.f_code.co_name} ({place}:{frame.f_lineno})"
+        file_name = "/".join(Path(frame.f_code.co_filename).parts[-2:])
+        yield f"{frame.f_code.co_name} ({file_name}:{frame.f_lineno})"
         awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")

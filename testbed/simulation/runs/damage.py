@@ -88,12 +88,12 @@ class _Trial:
             early = await cluster.start_consumer("early", TOPIC, consume_from=ConsumeFrom.FIRST_OFFSET)
         await self._send(producer, random.randint(60, 200))
         await anyio.sleep(10)
-        before = dict(self._stored)
+        stored_before = dict(self._stored)
         broker = cluster.brokers[BROKER]
         await (broker.stop() if random.random() < 0.5 else broker.crash())
         self._damage()
         cluster.events.clear()
-        self._result.messages += len(before)
+        self._result.messages += len(stored_before)
         try:
             await broker.start()
         except RlabError as error:
@@ -105,20 +105,20 @@ class _Trial:
         late = await cluster.start_consumer("late", TOPIC, consume_from=ConsumeFrom.FIRST_OFFSET)
         await self._send(producer, SENT_AFTER)
         await self._wait_read(late)
-        lost = self._check_late(late, before)
-        self._result.lost += len(lost)
+        lost_offsets = self._check_late(late, stored_before)
+        self._result.lost += len(lost_offsets)
         if early is not None and (missed := self._stored.keys() - _read(early).keys()):
             self._find(f"a group that had read everything did not get {sorted(missed)} afterwards")
-        await self._check_shown(late, len(lost))
+        await self._check_shown(late, len(lost_offsets))
 
     async def _send(self, producer: SimulatedProducer, n: int) -> None:
         for _ in range(n):
             body = b"%d " % len(self._stored) + self._random.randbytes(self._random.randrange(60))
             result: SendResult = await producer.send(TOPIC, body)
-            place = result.queue.queue_id, result.offset
-            if place in self._stored:
-                self._find(f"offset {place} was given twice")
-            self._stored[place] = body
+            queue_and_offset = result.queue.queue_id, result.offset
+            if queue_and_offset in self._stored:
+                self._find(f"offset {queue_and_offset} was given twice")
+            self._stored[queue_and_offset] = body
 
     def _damage(self) -> None:
         files = [path for path in sorted(self._data.iterdir()) if not path.name.startswith(METADATA_NAME)]
@@ -136,13 +136,15 @@ class _Trial:
                 await anyio.sleep(0.5)
         await anyio.sleep(5)
 
-    def _check_late(self, late: SimulatedConsumer, before: dict[Place, bytes]) -> set[Place]:
+    def _check_late(self, late: SimulatedConsumer, stored_before: dict[Place, bytes]) -> set[Place]:
         """Compare a new group's messages with the acknowledged ones and the reported losses; returns the lost ones."""
         got = _read(late)
-        if wrong := [place for place, body in got.items() if self._stored.get(place) != body]:
+        if wrong := [
+            queue_and_offset for queue_and_offset, body in got.items() if self._stored.get(queue_and_offset) != body
+        ]:
             self._find(f"wrong bytes at {wrong}")
-        lost = self._stored.keys() - got.keys()
-        if newer := lost - before.keys():
+        lost_offsets = self._stored.keys() - got.keys()
+        if newer := lost_offsets - stored_before.keys():
             self._find(f"lost after the damage: {sorted(newer)}")
         reported = [
             (event.queue_id, offset)
@@ -150,18 +152,18 @@ class _Trial:
             if event.topic == TOPIC
             for offset in range(event.offset, event.offset + event.n)
         ]
-        if sorted(reported) != sorted(lost):
-            self._find(f"lost are {sorted(lost)}, the broker reported {sorted(reported)}")
-        if late.consumer.missed.damaged != len(lost):
-            self._find(f"{len(lost)} are lost, the consumer counted {late.consumer.missed.damaged}")
-        return set(lost)
+        if sorted(reported) != sorted(lost_offsets):
+            self._find(f"lost are {sorted(lost_offsets)}, the broker reported {sorted(reported)}")
+        if late.consumer.missed.damaged != len(lost_offsets):
+            self._find(f"{len(lost_offsets)} are lost, the consumer counted {late.consumer.missed.damaged}")
+        return set(lost_offsets)
 
-    async def _check_shown(self, late: SimulatedConsumer, lost: int) -> None:
+    async def _check_shown(self, late: SimulatedConsumer, n_lost: int) -> None:
         group, topic = await self._shown(late)
         of_topic = sum(held.damaged for held in topic.ranges) if topic is not None else -1
         of_group = sum(queue.damaged for queue in group.queues if queue.queue.topic == TOPIC)
-        if not of_topic == of_group == lost:
-            self._find(f"{lost} are lost, {of_topic} are shown for the topic and {of_group} for the group")
+        if not of_topic == of_group == n_lost:
+            self._find(f"{n_lost} are lost, {of_topic} are shown for the topic and {of_group} for the group")
 
     async def _shown(self, late: SimulatedConsumer) -> tuple[GroupInfo, TopicInfo | None]:
         with self._cluster.simulation.on_host("operator"):

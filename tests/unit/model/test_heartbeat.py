@@ -29,7 +29,7 @@ CONSUMER = ConsumerData(
     group_created_ms=1_600_000_000_000,
 )
 HEARTBEAT = HeartbeatData(
-    client_id="10.0.0.5@1", consumers=(CONSUMER,), producer_groups=("p",), cause="10.0.0.5@1/7", epoch="7f"
+    client_id="10.0.0.5@1", consumers=(CONSUMER,), producer_groups=("p",), cause="10.0.0.5@1/7", run_id="7f"
 )
 
 
@@ -78,10 +78,10 @@ def test_a_heartbeat_of_an_older_client_has_no_added_fields() -> None:
     assert not HeartbeatData.from_wire(wire).consumers[0].suspended
 
 
-def test_a_heartbeat_without_an_epoch_is_that_of_a_client_that_has_none() -> None:
+def test_a_heartbeat_without_a_run_id_is_that_of_a_client_that_has_none() -> None:
     wire = wire_of(HEARTBEAT)
     del wire["epoch"]
-    assert HeartbeatData.from_wire(wire).epoch == ""
+    assert HeartbeatData.from_wire(wire).run_id == ""
 
 
 def test_of_a_cause_that_is_longer_than_a_text_of_a_header_the_begin_is_kept() -> None:

@@ -47,20 +47,20 @@ def read_flow(lines: Iterable[str]) -> Graph:
 
     def nodes(side: str) -> Iterator[str]:
         for each in side.split(" & "):
-            found = _NODE.fullmatch(each.strip())
-            if found is None:
+            match = _NODE.fullmatch(each.strip())
+            if match is None:
                 raise NotDrawable(f"{each!r} is not a node: a word, with its name in [] if it has another one")
-            names[found[1]] = found[2] or names.get(found[1], found[1])
-            yield found[1]
+            names[match[1]] = match[2] or names.get(match[1], match[1])
+            yield match[1]
 
     edges: list[Edge] = []
     for line in lines:
-        found = _FLOW.fullmatch(line)
-        if found is None:
+        match = _FLOW.fullmatch(line)
+        if match is None:
             raise NotDrawable(f"{line!r} is not an edge: A -- text --> B, or A -. text .-> B")
-        starts, ends = list(nodes(found[1])), list(nodes(found[5]))
+        starts, ends = list(nodes(match[1])), list(nodes(match[5]))
         edges += [
-            Edge(start=start, end=end, label=found[3], dashed=found[2] == "-.") for start in starts for end in ends
+            Edge(start=start, end=end, label=match[3], dashed=match[2] == "-.") for start in starts for end in ends
         ]
     return Graph(names=names, edges=tuple(edges))
 
@@ -74,10 +74,10 @@ def read_states(lines: Iterable[str]) -> Graph:
     names: dict[str, str] = {}
     edges: list[Edge] = []
     for line in lines:
-        found = _STATE.fullmatch(line)
-        if found is None:
+        match = _STATE.fullmatch(line)
+        if match is None:
             raise NotDrawable(f"{line!r} is not a transition: one --> other: reason")
-        for name in (found[1], found[2]):
+        for name in (match[1], match[2]):
             names[name] = "" if name == START else name.replace("_", " ")
-        edges.append(Edge(start=found[1], end=found[2], label=found[3] or ""))
+        edges.append(Edge(start=match[1], end=match[2], label=match[3] or ""))
     return Graph(names=names, edges=tuple(edges))

@@ -105,13 +105,13 @@ def layers_of(graph: Graph) -> dict[str, int]:
 
 
 def _reached(node: str, edges: list[Edge]) -> set[str]:
-    found, waiting = {node}, [node]
+    reached, waiting = {node}, [node]
     while waiting:
-        here = waiting.pop()
-        more = {edge.end for edge in edges if edge.start == here} - found
-        found |= more
+        current = waiting.pop()
+        more = {edge.end for edge in edges if edge.start == current} - reached
+        reached |= more
         waiting += more
-    return found
+    return reached
 
 
 def _gap_after(layer: int, graph: Graph, layers: Mapping[str, int]) -> float:

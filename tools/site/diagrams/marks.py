@@ -27,9 +27,9 @@ class NotDrawable(ValueError):
     """A diagram has a line that is not in the part of the language that the site draws."""
 
 
-def wrapped(what: str, most_chars: int) -> list[str]:
+def wrapped(content: str, most_chars: int) -> list[str]:
     """Return the lines of a text; words stay whole."""
-    return textwrap.wrap(what, most_chars, break_long_words=False) or [""]
+    return textwrap.wrap(content, most_chars, break_long_words=False) or [""]
 
 
 def width_of(lines: Iterable[str]) -> float:
@@ -51,8 +51,8 @@ def label(x: float, y: float, lines: Sequence[str]) -> str:
 
 def box(x: float, y: float, width: float, height: float, style: str = "box") -> str:
     """Draw a box around a middle."""
-    at = f'x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect {at} rx="5" class="{style}"/>'
+    geometry = f'x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {geometry} rx="5" class="{style}"/>'
 
 
 def way(path: str, *, dashed: bool = False) -> str:

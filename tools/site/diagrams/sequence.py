@@ -46,8 +46,8 @@ def draw_sequence(lines: Iterable[str]) -> str:
     names: dict[str, str] = {}
     steps: list[Step] = []
     for line in lines:
-        if found := _PARTICIPANT.fullmatch(line):
-            names[found[1]] = found[2] or found[1]
+        if match := _PARTICIPANT.fullmatch(line):
+            names[match[1]] = match[2] or match[1]
         else:
             steps.append(_step(line, list(names)))
     titles = list(names.values())
@@ -105,16 +105,16 @@ def _marks(titles: list[str], columns: list[float], steps: list[Step], height: f
         middle, tall = (start + end) / 2, len(step.lines) * LINE_PX
         if step.is_note:
             wide = max(width_of(step.lines) + 20, abs(end - start) + 60)
-            at = y - tall / 2 - 4
-            yield box(middle, at, wide, tall + 8, "back") + box(middle, at, wide, tall + 8, "note")
-            yield text(middle, at, step.lines)
+            top = y - tall / 2 - 4
+            yield box(middle, top, wide, tall + 8, "back") + box(middle, top, wide, tall + 8, "note")
+            yield text(middle, top, step.lines)
         else:
             yield label(middle, y - tall / 2 - 4, step.lines)
             yield way(f"M{start:.1f} {y:.1f}H{end:.1f}", dashed=step.dashed)
 
 
 def _spoken(step: Step, titles: list[str]) -> str:
-    what = " ".join(step.lines)
+    content = " ".join(step.lines)
     if not step.is_note:
-        return f"{titles[step.start]} to {titles[step.end]}: {what}"
-    return f"{' and '.join(dict.fromkeys((titles[step.start], titles[step.end])))}: {what}"
+        return f"{titles[step.start]} to {titles[step.end]}: {content}"
+    return f"{' and '.join(dict.fromkeys((titles[step.start], titles[step.end])))}: {content}"

@@ -100,12 +100,12 @@ class Clocks:
 
     def right_ms(self, node: str, seq: int, t_ms: float) -> float:
         """Return the right time of an event of a node with this number and this time."""
-        found = self._right.get((node, seq // RUN_SEQS))
-        if found is None:
+        timeline = self._right.get((node, seq // RUN_SEQS))
+        if timeline is None:
             return t_ms
-        seqs, times, right = found
-        at = min(bisect_left(seqs, seq), len(seqs) - 1)
-        return right[at] if seqs[at] == seq else t_ms - (times[at] - right[at])
+        seqs, times, right = timeline
+        index = min(bisect_left(seqs, seq), len(seqs) - 1)
+        return right[index] if seqs[index] == seq else t_ms - (times[index] - right[index])
 
     def ledger_uncertainty(self, node: str, apart_ms: float = 0.0) -> str:
         """Return why an event of a node and a line of a ledger, `apart_ms` apart, may have happened in the other order.
@@ -178,9 +178,9 @@ class ClockReader:
         runs = sorted(key for key, clock in self._numbers.items() if clock in self._brokers)
         for (node, run), (next_node, next_run) in pairwise(runs):
             if node == next_node:
-                before, after = self._numbers[node, run], self._numbers[next_node, next_run]
-                last = Point(before, timelines[before][0][-1], timelines[before][1][-1])
-                yield Pair(last, Point(after, timelines[after][0][0], timelines[after][1][0]))
+                this_clock, next_clock = self._numbers[node, run], self._numbers[next_node, next_run]
+                last = Point(this_clock, timelines[this_clock][0][-1], timelines[this_clock][1][-1])
+                yield Pair(last, Point(next_clock, timelines[next_clock][0][0], timelines[next_clock][1][0]))
 
     def finish(self) -> Clocks:
         """Determine the clocks from the events; call it once."""
@@ -229,7 +229,7 @@ class ClockReader:
 
 def _in_order(seqs: Sequence[int], times: Sequence[float]) -> Timeline:
     """Sort a timeline by number, without duplicates: queues are read in parallel, and a node may send twice."""
-    if all(one < other for one, other in pairwise(seqs)):
+    if all(this_seq < next_seq for this_seq, next_seq in pairwise(seqs)):
         return seqs, times
     first: dict[int, float] = {}
     for seq, t_ms in zip(seqs, times, strict=True):
@@ -239,7 +239,7 @@ def _in_order(seqs: Sequence[int], times: Sequence[float]) -> Timeline:
 
 
 def _clock_was_set_back(timeline: Timeline) -> bool:
-    return any(other < one - SET_BACK_MS for one, other in pairwise(timeline[1]))
+    return any(next_ms < time_ms - SET_BACK_MS for time_ms, next_ms in pairwise(timeline[1]))
 
 
 def _right_times(
@@ -252,10 +252,10 @@ def _right_times(
         if any(piece.ahead_ms for piece in pieces):
             shifted = array("d", times)
             for piece in pieces:
-                for at in range(piece.begin, piece.end):
-                    shifted[at] -= piece.ahead_ms
-            for at in range(len(shifted) - 2, -1, -1):  # where two pieces meet, times may overlap by milliseconds
-                shifted[at] = min(shifted[at], shifted[at + 1])
+                for index in range(piece.begin, piece.end):
+                    shifted[index] -= piece.ahead_ms
+            for index in range(len(shifted) - 2, -1, -1):  # where two pieces meet, times may overlap by milliseconds
+                shifted[index] = min(shifted[index], shifted[index + 1])
             right[clock] = shifted
     for _ in range(ROUNDS):
         if not _order_effects(timelines, pairs, right, fixed):
@@ -269,16 +269,18 @@ def _order_effects(
     """Delay effects that are slightly before their reasons; returns whether there were any."""
     has_moved = False
     for reason, effect in pairs:
-        before, after = right.get(reason.clock), right.get(effect.clock)
-        if before is None and after is None:
+        reason_times, effect_times = right.get(reason.clock), right.get(effect.clock)
+        if reason_times is None and effect_times is None:
             continue
         seqs, times = timelines[effect.clock]
-        at = bisect_left(seqs, effect.seq)
-        reason_ms = reason.t_ms if before is None else before[bisect_left(timelines[reason.clock][0], reason.seq)]
-        late_ms = reason_ms + AFTER_MS - (times if after is None else after)[at]
+        index = bisect_left(seqs, effect.seq)
+        reason_ms = (
+            reason.t_ms if reason_times is None else reason_times[bisect_left(timelines[reason.clock][0], reason.seq)]
+        )
+        late_ms = reason_ms + AFTER_MS - (times if effect_times is None else effect_times)[index]
         if 0 < late_ms <= VAGUE_MS and effect.clock != fixed:
             has_moved = True
-            _delay(right.setdefault(effect.clock, array("d", times)), at, reason_ms + AFTER_MS)
+            _delay(right.setdefault(effect.clock, array("d", times)), index, reason_ms + AFTER_MS)
     return has_moved
 
 
@@ -294,35 +296,37 @@ def _place_strays(
     spans = {clock: right.get(clock, timelines[clock][1]) for clock in courses}
     firsts = sorted((times[0], clock) for clock, times in spans.items())[:2]
     lasts = sorted(((times[-1], clock) for clock, times in spans.items()), reverse=True)[:2]
-    found: dict[int, list[tuple[int, int]]] = {}
+    strays: dict[int, list[tuple[int, int]]] = {}
     for clock, (_, times) in enumerate(timelines):
-        own = right.get(clock, times)
-        begin_ms = next((ms for ms, other in firsts if other != clock), own[0])
-        end_ms = next((ms for ms, other in lasts if other != clock), own[-1])
-        head, tail = _stray_head(own, begin_ms), _stray_tail(own, end_ms)
-        if not head and tail == len(own):
+        own_times = right.get(clock, times)
+        begin_ms = next((ms for ms, other in firsts if other != clock), own_times[0])
+        end_ms = next((ms for ms, other in lasts if other != clock), own_times[-1])
+        head, tail = _stray_head(own_times, begin_ms), _stray_tail(own_times, end_ms)
+        if not head and tail == len(own_times):
             continue
-        moved = right.setdefault(clock, array("d", own))
-        late_ms, early_ms = own[-1] - end_ms, begin_ms - own[0]
-        for at in range(tail, len(own)):
-            moved[at] -= late_ms
-        for at in range(min(head, tail)):
-            moved[at] += early_ms
+        moved = right.setdefault(clock, array("d", own_times))
+        late_ms, early_ms = own_times[-1] - end_ms, begin_ms - own_times[0]
+        for index in range(tail, len(own_times)):
+            moved[index] -= late_ms
+        for index in range(min(head, tail)):
+            moved[index] += early_ms
         if clock not in courses:
-            ahead_ms = late_ms if tail < len(own) else -early_ms
-            courses[clock] = [Piece(begin=0, end=len(own), ahead_ms=ahead_ms)]
-        for at in range(len(moved) - 2, -1, -1):
-            moved[at] = min(moved[at], moved[at + 1])
-        found[clock] = [(first, end) for first, end in ((0, head), (tail, len(own))) if first < end]
-    return found
+            ahead_ms = late_ms if tail < len(own_times) else -early_ms
+            courses[clock] = [Piece(begin=0, end=len(own_times), ahead_ms=ahead_ms)]
+        for index in range(len(moved) - 2, -1, -1):
+            moved[index] = min(moved[index], moved[index + 1])
+        strays[clock] = [(first, end) for first, end in ((0, head), (tail, len(own_times))) if first < end]
+    return strays
 
 
 def _stray_head(times: Sequence[float], begin_ms: float) -> int:
     """Return how many of the first events are far before a time, and far from the event after them."""
     if times[0] >= begin_ms - STRAY_MS:
         return 0
-    ends = (at for at in range(1, len(times)) if times[at] - times[at - 1] > STRAY_MS)
-    return next((at for at in ends if times[at] >= begin_ms - STRAY_MS), len(times) * (times[-1] < begin_ms - STRAY_MS))
+    ends = (index for index in range(1, len(times)) if times[index] - times[index - 1] > STRAY_MS)
+    return next(
+        (index for index in ends if times[index] >= begin_ms - STRAY_MS), len(times) * (times[-1] < begin_ms - STRAY_MS)
+    )
 
 
 def _stray_tail(times: Sequence[float], end_ms: float) -> int:
@@ -331,15 +335,15 @@ def _stray_tail(times: Sequence[float], end_ms: float) -> int:
         return len(times)
     if times[0] > end_ms + STRAY_MS:
         return 0
-    begins = (at for at in range(len(times) - 1, 0, -1) if times[at] - times[at - 1] > STRAY_MS)
-    return next((at for at in begins if times[at - 1] <= end_ms + STRAY_MS), len(times))
+    begins = (index for index in range(len(times) - 1, 0, -1) if times[index] - times[index - 1] > STRAY_MS)
+    return next((index for index in begins if times[index - 1] <= end_ms + STRAY_MS), len(times))
 
 
-def _delay(times: array[float], at: int, until_ms: float) -> None:
+def _delay(times: array[float], index: int, until_ms: float) -> None:
     """Delay an event until after its reason, and with it the later events of its node."""
-    while at < len(times) and times[at] < until_ms:
-        times[at] = until_ms
-        at += 1
+    while index < len(times) and times[index] < until_ms:
+        times[index] = until_ms
+        index += 1
 
 
 def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
@@ -365,13 +369,13 @@ def _uncertain_ranges(
             yield piece.begin, piece.sure[0], piece
             yield piece.sure[1] + 1, piece.end, piece
     if was_set:
-        known = 0
+        known_until = 0
         for piece in pieces:
             first, last = piece.known
             if first <= last:
-                yield known, first, piece
-                known = last + 1
-        yield known, pieces[-1].end, pieces[-1]
+                yield known_until, first, piece
+                known_until = last + 1
+        yield known_until, pieces[-1].end, pieces[-1]
 
 
 def _uncertain_periods(
@@ -379,12 +383,12 @@ def _uncertain_periods(
 ) -> list[_UncertainPeriod]:
     """Return the periods in which the right times of a clock are uncertain."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
-    found = []
+    periods = []
     for first, end, piece in _uncertain_ranges(pieces, strays, was_set):
         if first < end:
-            shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
-            why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=was_set))
-            if abs(shown.ahead_ms) < REPORTED_MS:
+            reported = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
+            why = str(ClockFault(node=node, ahead_ms=reported.ahead_ms, is_set=was_set))
+            if abs(reported.ahead_ms) < REPORTED_MS:
                 why = f"the clock of {node} may have been set in between"
-            found.append(_UncertainPeriod(right[first], right[end - 1], why))
-    return found
+            periods.append(_UncertainPeriod(right[first], right[end - 1], why))
+    return periods

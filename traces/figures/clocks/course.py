@@ -137,7 +137,7 @@ def compute_course(times: Sequence[float], bounds: Sequence[Bound], before_ms: f
 
 def _ends(times: Sequence[float]) -> Iterator[int]:
     """Yield the indexes at which the clock went back, and the end."""
-    yield from (at for at in range(1, len(times)) if times[at] < times[at - 1] - SET_BACK_MS)
+    yield from (index for index in range(1, len(times)) if times[index] < times[index - 1] - SET_BACK_MS)
     yield len(times)
 
 
@@ -155,8 +155,8 @@ def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Boun
         if number:
             first, last = _change(spans[number - 1], span)
             start, is_placed = _place(times, first, last, ahead_ms - before_ms)
-            known = pieces[-1].known
-            pieces[-1] = replace(pieces[-1], end=start, known=(known[0], min(known[1], first - 1)))
+            known_range = pieces[-1].known
+            pieces[-1] = replace(pieces[-1], end=start, known=(known_range[0], min(known_range[1], first - 1)))
         pieces.append(
             Piece(
                 begin=start,
@@ -200,12 +200,12 @@ def _spans(bounds: Sequence[Bound]) -> list[_Span]:
     return spans
 
 
-def _change(before: _Span, after: _Span) -> tuple[int, int]:
-    """Return the indexes between which span `after` begins: after the last bound that only `before` satisfies."""
-    last = after.bounds[0].at
-    first = before.bounds[0].at + 1
-    for bound in reversed(before.bounds):
-        if not after.takes(bound):
+def _change(left: _Span, right: _Span) -> tuple[int, int]:
+    """Return the indexes between which span `right` begins: after the last bound that only `left` satisfies."""
+    last = right.bounds[0].at
+    first = left.bounds[0].at + 1
+    for bound in reversed(left.bounds):
+        if not right.takes(bound):
             first = bound.at + 1
             break
     return min(first, last), last
@@ -213,15 +213,17 @@ def _change(before: _Span, after: _Span) -> tuple[int, int]:
 
 def _place(times: Sequence[float], first: int, last: int, step_ms: float) -> tuple[int, bool]:
     """Return the index at which the clock was set by `step_ms`, and whether that is certain enough."""
-    pauses = {at: times[at] - times[at - 1] for at in range(first, last + 1)}
-    place = max(pauses, key=lambda at: (pauses[at], at))
-    possible = [at for at, pause_ms in pauses.items() if pause_ms >= step_ms - SLACK_MS]
-    return place, abs(step_ms) <= VAGUE_MS or len(possible) == 1 or len(pauses) == 1
+    pauses = {index: times[index] - times[index - 1] for index in range(first, last + 1)}
+    position = max(pauses, key=lambda index: (pauses[index], index))
+    possible = [index for index, pause_ms in pauses.items() if pause_ms >= step_ms - SLACK_MS]
+    return position, abs(step_ms) <= VAGUE_MS or len(possible) == 1 or len(pauses) == 1
 
 
 def is_set(pieces: Sequence[Piece]) -> bool:
     """Whether a clock was set during its course."""
-    return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
+    return any(
+        abs(next_piece.ahead_ms - this_piece.ahead_ms) > SET_BACK_MS for this_piece, next_piece in pairwise(pieces)
+    )
 
 
 def set_between_runs(
@@ -229,15 +231,15 @@ def set_between_runs(
 ) -> dict[str, None]:
     """Return the machines whose clocks were set between two runs; the exact time of the step is unknown."""
     last: dict[str, int] = {}
-    found: dict[str, None] = {}
+    set_machines: dict[str, None] = {}
     for clock in sorted(courses, key=lambda each: begins_ms[each]):
-        before = last.get(machines[clock])
+        old_clock = last.get(machines[clock])
         last[machines[clock]] = clock
-        if before is None:
+        if old_clock is None:
             continue
-        end, begin = courses[before][-1], courses[clock][0]
+        end, begin = courses[old_clock][-1], courses[clock][0]
         if abs(begin.ahead_ms - end.ahead_ms) > SET_BACK_MS:
-            found[machines[clock]] = None
-            courses[before][-1] = end.known_beside(begin.ahead_ms, is_next=True)
+            set_machines[machines[clock]] = None
+            courses[old_clock][-1] = end.known_beside(begin.ahead_ms, is_next=True)
             courses[clock][0] = begin.known_beside(end.ahead_ms, is_next=False)
-    return found
+    return set_machines

@@ -40,8 +40,8 @@ class LiveClocks:
 
     def news(self) -> list[ClockFault]:
         """Return the faults that are new since the last call."""
-        known, self._known = self._known, {(fault.node, fault.is_corrected): None for fault in self.faults}
-        return [fault for fault in self.faults if (fault.node, fault.is_corrected) not in known]
+        old_faults, self._known = self._known, {(fault.node, fault.is_corrected): None for fault in self.faults}
+        return [fault for fault in self.faults if (fault.node, fault.is_corrected) not in old_faults]
 
     def correct(self, events: Sequence[Event], now_s: float) -> Sequence[Event]:
         """Return the events with corrected times, if they are known; `now_s` is any clock that never goes back."""

@@ -54,14 +54,14 @@ class _Reason:
     is_ambiguous: bool = False  # two processes sent the reason, so an effect may belong to either
 
     def add_reason(self, event: Event, point: Point) -> None:
-        before = self.reason
-        if before is None:
+        old_reason = self.reason
+        if old_reason is None:
             self.reason, self.node = point, event.node
-        elif point.clock != before.clock and not (event.node == event.broker == self.node):
+        elif point.clock != old_reason.clock and not (event.node == event.broker == self.node):
             self.is_ambiguous = True  # only brokers number their runs in the order of time
-        elif point.seq == before.seq:
-            self.is_ambiguous = self.is_ambiguous or point.t_ms != before.t_ms
-        elif point.seq < before.seq:
+        elif point.seq == old_reason.seq:
+            self.is_ambiguous = self.is_ambiguous or point.t_ms != old_reason.t_ms
+        elif point.seq < old_reason.seq:
             self.reason = point
 
     def add_effect(self, point: Point) -> None:
@@ -131,12 +131,12 @@ class PairFinder:
             self._effect(("notified", event.group, event.version, event.cause), point)
 
     def _of(self, key: Key) -> _Reason:
-        found = self._open.get(key)
-        if found is None:
-            found = self._open[key] = _Reason()
+        reason = self._open.get(key)
+        if reason is None:
+            reason = self._open[key] = _Reason()
             if len(self._open) > MAX_CLOCK_PAIRS:
                 self._close(next(iter(self._open)))
-        return found
+        return reason
 
     def _reason(self, key: Key, event: Event, point: Point) -> None:
         self._of(key).add_reason(event, point)
@@ -160,19 +160,19 @@ def _queue(event: Event) -> Key:
     return (event.group, event.topic, event.broker, event.queue_id)
 
 
-def _lease(what: str, event: Event) -> Key:
-    return (what, event.group, event.topic, event.broker, event.queue_id, event.client, event.version)
+def _lease(kind: str, event: Event) -> Key:
+    return (kind, event.group, event.topic, event.broker, event.queue_id, event.client, event.version)
 
 
 def _tightest(pairs: list[Pair]) -> list[Pair]:
-    """Of each two consecutive pairs of the same clocks, keep the one whose times are closer."""
-    before: dict[tuple[int, int], Pair] = {}
+    """Keep, from each two consecutive pairs of the same clocks, the pair whose times are closer."""
+    tightest: dict[tuple[int, int], Pair] = {}
     kept: list[Pair] = []
     for pair in pairs:
         clocks = (pair.reason.clock, pair.effect.clock)
-        other = before.pop(clocks, None)
+        other = tightest.pop(clocks, None)
         if other is None:
-            before[clocks] = pair
+            tightest[clocks] = pair
         else:
             kept.append(min(pair, other, key=lambda each: each.effect.t_ms - each.reason.t_ms))
-    return kept + list(before.values())
+    return kept + list(tightest.values())

@@ -62,8 +62,8 @@ class Courses:
         other = pair.effect if pair.reason.clock == clock else pair.reason
         if other.clock not in self.of:
             return False
-        at = self.at(other)
-        return any(piece.sure[0] <= at <= piece.sure[1] for piece in self.of[other.clock])
+        position = self.at(other)
+        return any(piece.sure[0] <= position <= piece.sure[1] for piece in self.of[other.clock])
 
     def is_all_sure(self, clock: int) -> bool:
         """Whether no long pause separates any event of a clock from the bounds."""
@@ -104,10 +104,10 @@ class Courses:
         That requires a pause of all nodes as long as the step, so it is likelier that another clock was set forward.
         """
         return sum(
-            before.ahead_ms - after.ahead_ms > LONG_PAUSE_MS
-            and self._timelines[clock][1][after.begin] >= self._timelines[clock][1][after.begin - 1]
+            this_piece.ahead_ms - next_piece.ahead_ms > LONG_PAUSE_MS
+            and self._timelines[clock][1][next_piece.begin] >= self._timelines[clock][1][next_piece.begin - 1]
             for clock, pieces in self.of.items()
-            for before, after in pairwise(pieces)
+            for this_piece, next_piece in pairwise(pieces)
         )
 
 
@@ -136,15 +136,15 @@ def compute_courses(
             continue  # such a pair bounds a clock only to seconds; `follow` uses them, last
         neighbors_by_clock[pair.reason.clock].append(pair)
         neighbors_by_clock[pair.effect.clock].append(pair)
-    found: dict[int, list[Piece]] = {}
+    courses: dict[int, list[Piece]] = {}
     for group in _connected(neighbors_by_clock):
         choices = sorted(group, key=lambda clock: (-len(neighbors_by_clock[clock]), clock))[:MAX_CHOICES]
         tried = [(clock, _solve(clock, group, timelines, neighbors_by_clock, machines)) for clock in choices]
         _, best = max(tried, key=lambda each: (each[1].agreeing, -each[1].hidden_steps, each[0] in preferred))
         if ledger is not None:
             best.follow(ledger, of_ledger)
-        found |= best.of
-    return found
+        courses |= best.of
+    return courses
 
 
 def _connected(neighbors_by_clock: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:

@@ -45,7 +45,7 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in tables: the client's name, because a server may have several clients."""
+        """The name in tables: the client's name, because a server may have several clients."""
         ...
 
     @property

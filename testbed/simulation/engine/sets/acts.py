@@ -56,9 +56,9 @@ class SetActs:
     def _replica_at(self, host: str) -> tuple[SimulatedSet, SimulatedReplica, int]:
         """The set and the replica of a host, and its replica id: they join in the order of their numbers."""
         name, _, number = host.rpartition("-")
-        found = self._cluster.brokers[name]
-        assert isinstance(found, SimulatedSet)
-        return found, self._cluster.replicas[host], int(number)
+        simulated_set = self._cluster.brokers[name]
+        assert isinstance(simulated_set, SimulatedSet)
+        return simulated_set, self._cluster.replicas[host], int(number)
 
     async def hand_over(self, step: Step) -> bool:
         """An operator lets the master hand over to this replica.
@@ -66,8 +66,8 @@ class SetActs:
         Raises:
             RlabError: the handover is refused.
         """
-        found, replica, replica_id = self._replica_at(step.who)
-        master = found.master
+        simulated_set, replica, replica_id = self._replica_at(step.who)
+        master = simulated_set.master
         if master is None or master is replica:
             return False
         with self._cluster.simulation.on_host(master.host):
@@ -90,14 +90,14 @@ class SetActs:
         return await self._elect(step, is_away)
 
     async def _elect(self, step: Step, answers: Callable[[str], Awaitable[bool]]) -> bool:
-        found, _, replica_id = self._replica_at(step.who)
+        simulated_set, _, replica_id = self._replica_at(step.who)
         with self._cluster.simulation.on_host("operator"):
-            await elect(self._cluster.register, found.name, replica_id, accept_loss=False, answers=answers)
+            await elect(self._cluster.register, simulated_set.name, replica_id, accept_loss=False, answers=answers)
         return True
 
     async def put_back(self, step: Step) -> bool:
         """Put back a copy of the directory from before the last start; the replica must refuse to start on it."""
-        found, replica, replica_id = self._replica_at(step.who)
+        simulated_set, replica, replica_id = self._replica_at(step.who)
         if not replica.serves:
             return False
         directory = self._cluster.data_dir / replica.name
@@ -107,7 +107,7 @@ class SetActs:
         await replica.start()
         await self._wait(step.for_s)
         await _end(replica)
-        if not await self._is_old(old, found.name, replica_id):
+        if not await self._is_old(old, simulated_set.name, replica_id):
             shutil.rmtree(old)  # the process in between was killed before it counted its start
             await replica.start()
             return False
@@ -160,7 +160,7 @@ class SetActs:
         Cancellation: processes that were killed may not have ended.
         """
         network, rng = self._cluster.simulation.network, self._cluster.simulation.random
-        lost: list[str] = []
+        failed_hosts: list[str] = []
         killed: list[SimulatedReplica] = []
         for name in self._cluster.brokers:
             row = await self._cluster.register.read(name)
@@ -175,7 +175,7 @@ class SetActs:
                     way = (host, survivor) if how == "cannot send" else (survivor, host)
                     self._faults[network.partition(*way, one_way=True)] = None
                     continue
-                lost.append(host)
+                failed_hosts.append(host)
                 if how == "killed" and replica.can_be_killed:
                     replica.kill()
                     killed.append(replica)
@@ -188,7 +188,7 @@ class SetActs:
                     self._faults[network.stall(host)] = None
         for replica in killed:
             await replica.crash()
-        return lost
+        return failed_hosts
 
     # --- the register ------------------------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ class Drawing(Protocol):
     chance: Random
     brokers: list[str]
 
-    def step(self, do: str, who: str = "", *, after_s: float = 0.0, **columns: Any) -> Step:
+    def step(self, do: str, target: str = "", *, after_s: float = 0.0, **columns: Any) -> Step:
         """Make a step now, or later."""
 
-    def seconds(self, most: float) -> float:
-        """A time of at most `most` seconds."""
+    def seconds(self, max_s: float) -> float:
+        """A time of at most `max_s` seconds."""
 
 
 def hand_over(d: Drawing) -> list[Step]:
@@ -36,30 +36,30 @@ def elect(d: Drawing) -> list[Step]:
 
     Or the operator does not reach a master that serves; the register or the elected replica may fail, too.
     """
-    who, other = d.chance.sample(d.brokers, 2)
+    host, other = d.chance.sample(d.brokers, 2)
     if d.chance.random() < 0.3:
         beside = [d.step("elect_beside", other)]
         if d.chance.random() < 0.7:
-            beside.append(d.step("cut_register", who, for_s=1.0 + d.seconds(5.0)))
+            beside.append(d.step("cut_register", host, for_s=1.0 + d.seconds(5.0)))
         if d.chance.random() < 0.5:
             beside += [d.step("crash", other), d.step("start", other, after_s=d.seconds(1.0))]
         return beside
     elected = d.step("elect", other, after_s=d.seconds(2.0))
     if d.chance.random() < 0.4:
-        return [d.step("pause", who, for_s=4.0 + d.seconds(8.0)), elected]
-    lost = [d.step("crash", who), elected, d.step("start", who, after_s=d.seconds(12.0))]
+        return [d.step("pause", host, for_s=4.0 + d.seconds(8.0)), elected]
+    steps = [d.step("crash", host), elected, d.step("start", host, after_s=d.seconds(12.0))]
     if d.chance.random() < 0.4:  # it starts while another one is elected
-        lost.append(d.step("delay_register", who, by_s=0.2 + d.seconds(1.0), for_s=12.0))
-    return lost
+        steps.append(d.step("delay_register", host, by_s=0.2 + d.seconds(1.0), for_s=12.0))
+    return steps
 
 
 def die_at_change(d: Drawing) -> list[Step]:
     """A replica is killed in the middle of its work, mostly while it starts: at a change of a file."""
-    who, n = d.chance.choice(d.brokers), 1 + int(120 * d.chance.random() ** 2)
-    dies, starts = d.step("crash_at_change", who, n=n), d.step("start", who, after_s=6.0 + d.seconds(6.0))
+    host, n = d.chance.choice(d.brokers), 1 + int(120 * d.chance.random() ** 2)
+    dies, starts = d.step("crash_at_change", host, n=n), d.step("start", host, after_s=6.0 + d.seconds(6.0))
     if d.chance.random() < 0.3:
         return [dies, starts]
-    return [d.step("crash", who), dies, d.step("start", who, after_s=d.seconds(3.0)), starts]
+    return [d.step("crash", host), dies, d.step("start", host, after_s=d.seconds(3.0)), starts]
 
 
 def put_back(d: Drawing) -> list[Step]:
@@ -69,26 +69,26 @@ def put_back(d: Drawing) -> list[Step]:
 
 def lose_register(d: Drawing) -> list[Step]:
     """The path of a replica to the register is closed in both directions or in one, or slow, for a while."""
-    who, for_s = d.chance.choice(d.brokers), d.seconds(8.0)
+    host, for_s = d.chance.choice(d.brokers), d.seconds(8.0)
     how = d.chance.randrange(3)
     if how == 0:
-        return [d.step("delay_register", who, by_s=d.seconds(1.5), for_s=for_s)]
-    return [d.step("cut_register", who, one_way=how == 1, for_s=for_s)]
+        return [d.step("delay_register", host, by_s=d.seconds(1.5), for_s=for_s)]
+    return [d.step("cut_register", host, one_way=how == 1, for_s=for_s)]
 
 
 def cut_stream(d: Drawing) -> list[Step]:
     """The connections between two replicas break."""
-    who, to = d.chance.sample(d.brokers, 2)
-    return [d.step("cut", who, to=to)]
+    host, to = d.chance.sample(d.brokers, 2)
+    return [d.step("cut", host, to=to)]
 
 
 def slow_stream(d: Drawing) -> list[Step]:
     """The path between two replicas is slow or closed for a while, in one direction or both."""
-    who, to = d.chance.sample(d.brokers, 2)
+    host, to = d.chance.sample(d.brokers, 2)
     one_way, for_s = d.chance.random() < 0.5, d.seconds(8.0)
     if d.chance.random() < 0.5:
-        return [d.step("delay", who, to=to, by_s=d.seconds(3.0), one_way=one_way, for_s=for_s)]
-    return [d.step("partition", who, to=to, one_way=one_way, for_s=for_s)]
+        return [d.step("delay", host, to=to, by_s=d.seconds(3.0), one_way=one_way, for_s=for_s)]
+    return [d.step("partition", host, to=to, one_way=one_way, for_s=for_s)]
 
 
 def lose_answers(d: Drawing) -> list[Step]:

@@ -45,8 +45,8 @@ class SetLiveness:
                 break
         self._producer = await self._cluster.start_producer(host="prober")
 
-    async def wait_serving(self, lost: Collection[str] = ()) -> None:
-        """Wait until each set acknowledges a message; `lost` are the hosts that cannot. Cancellation: it ends.
+    async def wait_serving(self, lost_hosts: Collection[str] = ()) -> None:
+        """Wait until each set acknowledges a message; `lost_hosts` are the hosts that cannot. Cancellation: it ends.
 
         A set need not serve if only lost replicas are in sync: the working one was removed at the last moment.
         """
@@ -58,9 +58,9 @@ class SetLiveness:
         for name in waiting:
             row = await self._cluster.register.read(name)
             assert row is not None, "the set was made"
-            if {f"{name}-{each}" for each in row.in_sync} - {*lost}:
+            if {f"{name}-{each}" for each in row.in_sync} - {*lost_hosts}:
                 text = f"{name} acknowledges no message {SERVES_S:g} s after the repair"
-                self._judge.find("stuck", f"L1: {text} of one replica in sync: {row}; lost: {', '.join(lost)}")
+                self._judge.find("stuck", f"L1: {text} of one replica in sync: {row}; lost: {', '.join(lost_hosts)}")
 
     async def _probe(self, name: str, waiting: dict[str, None]) -> None:
         while name in waiting:

@@ -89,9 +89,9 @@ class SetWatch:
         """Find the replicas of a set that may serve now; a process that stands still serves nothing."""
         simulation, serving = self._cluster.simulation, []
         standstill, now_s = simulation.network.standstill, simulation.loop.kernel.now_s
-        found = self._cluster.brokers[name]
-        assert isinstance(found, SimulatedSet)
-        for replica in found.replicas:
+        simulated_set = self._cluster.brokers[name]
+        assert isinstance(simulated_set, SimulatedSet)
+        for replica in simulated_set.replicas:
             process, host = replica.process, replica.host
             mastering = None if process is None or not replica.serves else process.mastering
             if mastering is None or mastering.running is None or standstill.stands(host):
@@ -103,12 +103,12 @@ class SetWatch:
                     serving.append(row_id(replica))
         self.check.may_serve(name, serving)
 
-    async def _poll(self, found: SimulatedSet) -> None:
-        row = await self._cluster.register.read(found.name)
+    async def _poll(self, simulated_set: SimulatedSet) -> None:
+        row = await self._cluster.register.read(simulated_set.name)
         if row is None:
             return
         masters = []
-        for replica in found.replicas:
+        for replica in simulated_set.replicas:
             process = replica.process
             mastering = None if process is None or not replica.serves else process.mastering
             if mastering is not None and mastering.running is not None:
@@ -117,13 +117,13 @@ class SetWatch:
                     ServingMaster(replica_id=row_id(replica), epoch=mastering.epoch, waits_for=sender.waits_for)
                 )
                 if (row_id(replica), mastering.epoch) == (row.master, row.epoch):  # and not one that knows of no other
-                    self.check.committed(found.name, sender.committed_position, mastering.epoch)
+                    self.check.committed(simulated_set.name, sender.committed_position, mastering.epoch)
                     if sender.committed_position:  # no request is served before
                         shown_position = mastering.running.broker.store.shown_position
                         self.check.shown(row, shown_position, sender.committed_position)
-                        self._ends(found.name, replica)
+                        self._ends(simulated_set.name, replica)
         self.check.check(row, masters)
-        self._serving(found.name)
+        self._serving(simulated_set.name)
 
     def _ends(self, name: str, replica: SimulatedReplica) -> None:
         broker = replica.running.running
@@ -141,34 +141,34 @@ class SetWatch:
     async def wait_in_sync(self, timeout_s: float) -> None:
         """Wait until all replicas of a whole cluster are in sync and have everything, and compare them."""
         messages: dict[tuple[MessageQueue, int], bytes] = {}
-        for found in self._sets:
+        for simulated_set in self._sets:
             with anyio.move_on_after(timeout_s):
-                while not await self._is_whole(found):  # noqa: ASYNC110 - virtual time costs nothing
+                while not await self._is_whole(simulated_set):  # noqa: ASYNC110 - virtual time costs nothing
                     await anyio.sleep(POLL_S)
-            row = await self._cluster.register.read(found.name)
+            row = await self._cluster.register.read(simulated_set.name)
             assert row is not None, "the set was made"
-            if not await self._is_whole(found):
+            if not await self._is_whole(simulated_set):
                 text = f"I4: {timeout_s:g} s after the repair not all replicas are in sync: {row}"
                 self._judge.find("missing-copy", text)
                 return
-            self.check.rested(row, [self._copy_of(found, replica, row) for replica in found.replicas])
-            messages |= self._messages_of(found)
+            self.check.rested(row, [self._copy_of(simulated_set, replica, row) for replica in simulated_set.replicas])
+            messages |= self._messages_of(simulated_set)
         self.check.stored(messages)
         if all(step.do == "hand_over" for step in self._programme.step):
             self.check.handovers_only(self._judge.redelivered, self._dropped)
         self.report_violations()
 
-    async def _is_whole(self, found: SimulatedSet) -> bool:
-        row, master = await self._cluster.register.read(found.name), found.master
+    async def _is_whole(self, simulated_set: SimulatedSet) -> bool:
+        row, master = await self._cluster.register.read(simulated_set.name), simulated_set.master
         if row is None or master is None or master.running.mastering is None:
             return False
         sender = master.running.mastering.sender
-        return len(row.in_sync) == len(found.replicas) and sender.is_idle
+        return len(row.in_sync) == len(simulated_set.replicas) and sender.is_idle
 
-    def _copy_of(self, found: SimulatedSet, replica: SimulatedReplica, row: ReplicaSet) -> CopyOfLog:
+    def _copy_of(self, simulated_set: SimulatedSet, replica: SimulatedReplica, row: ReplicaSet) -> CopyOfLog:
         directory = self._cluster.data_dir / replica.name
         segments = {int(path.stem): path.read_bytes() for path in sorted(directory.glob("*.log"))}
-        master = found.running.broker.metadata
+        master = simulated_set.running.broker.metadata
         names = sorted({table for table, number in master.declared if not number and master.declared[table, number]})
         tables = _tables_of(replica)
         return CopyOfLog(
@@ -178,15 +178,15 @@ class SetWatch:
             tables={name: list(tables.rows(f"select * from {name}")) for name in names},
         )
 
-    def _messages_of(self, found: SimulatedSet) -> dict[tuple[MessageQueue, int], bytes]:
+    def _messages_of(self, simulated_set: SimulatedSet) -> dict[tuple[MessageQueue, int], bytes]:
         """Place -> body of every message in the topics of the programme at the master."""
-        broker = found.running.broker
+        broker = simulated_set.running.broker
         messages: dict[tuple[MessageQueue, int], bytes] = {}
         for topic in self._topics:
             if (entry := broker.topics.table.get(topic)) is None:
                 continue
             for queue_id in range(entry.config.write_queue_nums):
-                queue, offset = MessageQueue(topic, found.name, queue_id), 0
+                queue, offset = MessageQueue(topic, simulated_set.name, queue_id), 0
                 while offset < broker.store.max_offset(entry.topic_id, queue_id):
                     read = broker.store.read(entry.topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
                     for message in decode_messages(queue, read.body):

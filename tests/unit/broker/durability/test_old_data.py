@@ -127,7 +127,7 @@ async def test_every_room_loads_what_an_old_broker_stored(world: World) -> None:
     info = broker.groups.table.get("g")
     assert info is not None
     assert (info.version, info.created_ms) == (2**50, 77)
-    assert (info.members["A"].data, info.members["A"].epoch) == (consumer("g", "old"), "run-1")
+    assert (info.members["A"].data, info.members["A"].run_id) == (consumer("g", "old"), "run-1")
     assert broker.leases.table.check("g", QueueKey("old", 1), "A", 2**60)
     assert broker.leases.offsets.read("g", "old", 0) == 0
     assert broker.assignment.assignments.mode_of("g", "old").mode is RequestMode.POP

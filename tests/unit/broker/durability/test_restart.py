@@ -86,16 +86,16 @@ async def test_over_a_restart_the_same_process_keeps_its_leases_and_another_one_
     await world.start_broker()
     a = world.peer("a")
     await a.put_topic()
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     token = await a.token_of(0)
     for _ in range(2):
         await restart(world, how)
-        await a.heartbeat(consumer(), epoch="1")
+        await a.heartbeat(consumer(), run_id="1")
         assert await a.token_of(0) == token
     await restart(world, how)
     twin = world.peer("twin")
     twin.client_id = a.client_id
-    await twin.heartbeat(consumer(), epoch="2")
+    await twin.heartbeat(consumer(), run_id="2")
     assert await twin.token_of(0) > token
 
 

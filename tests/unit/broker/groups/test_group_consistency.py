@@ -13,35 +13,35 @@ from tests.unit.broker.harness import consumer
 
 
 # --- two of one client id --------------------------------------------------------------------------------------------
-def conflict_of(table: GroupTable, epoch: str, connection: int) -> bool:
-    return table.conflicting_member("g", "A", epoch, connection) is not None
+def conflict_of(table: GroupTable, run_id: str, connection: int) -> bool:
+    return table.conflicting_member("g", "A", run_id, connection) is not None
 
 
 def named(quirks: frozenset[Quirk] = frozenset()) -> GroupTable:
-    """A member A of epoch 'one', over connection 1."""
+    """A member A of run_id 'one', over connection 1."""
     table = GroupTable(quirks=quirks)
-    table.heartbeat("A", consumer(), connection=1, cause="", now=0.0, now_ms=NOW_MS, epoch="one")
+    table.heartbeat("A", consumer(), connection=1, cause="", now=0.0, now_ms=NOW_MS, run_id="one")
     return table
 
 
-def test_another_epoch_over_another_connection_is_a_conflict_while_the_first_is_connected() -> None:
+def test_another_run_id_over_another_connection_is_a_conflict_while_the_first_is_connected() -> None:
     table = named()
     assert conflict_of(table, "two", 2)
     assert not conflict_of(table, "one", 2), "it has reconnected"
     assert not conflict_of(table, "two", 1), "one connection is one process"
-    assert conflict_of(table, "", 2), "a process that tells its epoch tells it always"
+    assert conflict_of(table, "", 2), "a process that tells its run_id tells it always"
     assert table.conflicting_member("other", "A", "two", 2) is None
     table.connection_closed(1, 5.0)
     assert not conflict_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
 
 
-def test_a_client_that_never_reports_an_epoch_is_believed_when_it_reconnects() -> None:
+def test_a_client_that_never_reports_a_run_id_is_believed_when_it_reconnects() -> None:
     table = GroupTable()
     beat(table, "A", connection=1)
     assert not conflict_of(table, "", 2)
 
 
-def test_none_is_another_epoch_than_one_and_takes_the_place_of_a_member_in_its_grace() -> None:
+def test_none_is_another_run_id_than_one_and_takes_the_place_of_a_member_in_its_grace() -> None:
     table = named()
     table.connection_closed(1, 5.0)
     assert table.evict_previous_process("g", "A", "", cause="", now=5.1) is not None
@@ -54,46 +54,46 @@ def test_no_one_conflicts_with_a_member_that_an_earlier_run_knew() -> None:
     assert not conflict_of(table, "two", 2)
 
 
-def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_goes_on_as_it() -> None:
+def test_another_run_id_takes_the_place_of_a_member_and_the_same_one_goes_on_as_it() -> None:
     table = named()
     table.connection_closed(1, 5.0)
-    for group_name, client_id, epoch in (("g", "A", "one"), ("g", "B", "two"), ("other", "A", "two")):
-        assert table.evict_previous_process(group_name, client_id, epoch, cause="", now=5.1) is None
+    for group_name, client_id, run_id in (("g", "A", "one"), ("g", "B", "two"), ("other", "A", "two")):
+        assert table.evict_previous_process(group_name, client_id, run_id, cause="", now=5.1) is None
     left = table.evict_previous_process("g", "A", "two", cause="c", now=5.1)
     assert left is not None
-    assert (left.member.epoch, left.reason, left.group.version) == ("one", LeaveReason.CLOSE, NOW_MS + 2)
-    again = table.heartbeat("A", consumer(), connection=2, cause="c", now=5.1, now_ms=NOW_MS, epoch="two")
+    assert (left.member.run_id, left.reason, left.group.version) == ("one", LeaveReason.CLOSE, NOW_MS + 2)
+    again = table.heartbeat("A", consumer(), connection=2, cause="c", now=5.1, now_ms=NOW_MS, run_id="two")
     assert (again.joined, again.data_changed, again.group.version) == (True, True, NOW_MS + 3)
     assert table.expire(6.0, cause="") == [], "the grace of the first is no concern of the second"
     assert [info.group for info in table.collect_notifications(6.0)] == ["g"]
 
 
-def test_the_epoch_of_a_member_that_an_earlier_run_knew_reports_its_successor_from_it() -> None:
+def test_the_run_id_of_a_member_that_an_earlier_run_knew_reports_its_successor_from_it() -> None:
     table = GroupTable()
     table.restore("g", 1, 1)
-    for client_id, epoch in (("A", "one"), ("B", "")):
-        table.restore_member(client_id, consumer(), 10.0, epoch)
-        assert table.evict_previous_process("g", client_id, epoch, cause="", now=1.0) is None
+    for client_id, run_id in (("A", "one"), ("B", "")):
+        table.restore_member(client_id, consumer(), 10.0, run_id)
+        assert table.evict_previous_process("g", client_id, run_id, cause="", now=1.0) is None
     assert table.evict_previous_process("g", "B", "two", cause="", now=1.0) is None, "of which run it is was not stored"
-    said = table.heartbeat("B", consumer(), connection=1, cause="", now=1.0, now_ms=NOW_MS, epoch="two")
+    said = table.heartbeat("B", consumer(), connection=1, cause="", now=1.0, now_ms=NOW_MS, run_id="two")
     assert (said.joined, said.data_changed) == (False, True), "now it is"
     assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is not None
 
 
-@pytest.mark.parametrize("epoch", ["", "two"])
-def test_only_the_process_of_a_live_member_speaks_for_it(epoch: str) -> None:
+@pytest.mark.parametrize("run_id", ["", "two"])
+def test_only_the_process_of_a_live_member_speaks_for_it(run_id: str) -> None:
     table = named()
     with pytest.raises(ClientIdConflict, match="'A' is that of a live member of group 'g' over another connection"):
-        table.check_sender("g", "A", 2, epoch)
-    table.check_sender("g", "A", 1, epoch)
+        table.check_sender("g", "A", 2, run_id)
+    table.check_sender("g", "A", 1, run_id)
     table.check_sender("g", "A", 2, "one")
     for outsider in (("g", "B"), ("other", "A")):
-        table.check_sender(*outsider, 2, epoch)
+        table.check_sender(*outsider, 2, run_id)
     table.connection_closed(1, 5.0)
-    table.check_sender("g", "A", 2, epoch)
+    table.check_sender("g", "A", 2, run_id)
 
 
-def test_the_name_of_a_client_that_never_reports_an_epoch_is_proved_by_its_connection_alone() -> None:
+def test_the_name_of_a_client_that_never_reports_a_run_id_is_proved_by_its_connection_alone() -> None:
     table = GroupTable()
     beat(table, "A", connection=1)
     with pytest.raises(ClientIdConflict):

@@ -18,23 +18,23 @@ def group(rooms: Rooms, name: str = "g") -> ConsumerGroupInfo:
 
 def test_groups_and_members_are_there_in_the_next_run_for_the_grace(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
-        rooms.put_member("A", consumer("g", "t", "u"), "epoch")
+        rooms.put_member("A", consumer("g", "t", "u"), "run")
         version = group(rooms).version
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         info, member = group(rooms), group(rooms).members["A"]
         assert (info.version, info.created_ms) == (version, 7)
         assert member.data == consumer("g", "t", "u")
-        assert (round(member.expires_at - rooms.core.loop.time()), member.epoch) == (GRACE_S, "epoch")
+        assert (round(member.expires_at - rooms.core.loop.time()), member.run_id) == (GRACE_S, "run")
 
 
-def test_members_that_a_broker_without_epochs_stored_are_loaded(tmp_path: Path) -> None:
+def test_members_that_a_broker_without_run_ids_stored_are_loaded(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
-        rooms.put_member("A", consumer("g"), "epoch")
+        rooms.put_member("A", consumer("g"), "run")
         rooms.core.metadata.commit()
         rooms.core.metadata.add_tables("drop table epochs")
     with open_rooms(tmp_path) as rooms:
-        assert group(rooms).members["A"].epoch == ""
+        assert group(rooms).members["A"].run_id == ""
 
 
 def test_a_member_that_leaves_is_gone_and_its_group_stays(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_group_versions_go_on_from_the_clock_so_that_no_number_is_used_twice(tmp
 def test_a_deleted_group_is_gone_with_everything_of_it(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         for name in ("g", "h"):
-            rooms.put_member("A", consumer(name), "epoch")
+            rooms.put_member("A", consumer(name), "run")
             leave = rooms.groups.table.unregister(name, "A", cause="", now=0.0)
             assert leave is not None
             rooms.groups.record_leave(leave, "")

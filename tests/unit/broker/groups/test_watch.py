@@ -85,18 +85,18 @@ async def test_the_second_process_with_a_client_id_joins_nothing_and_the_first_i
     await world.start_broker()
     a, twin = world.peer("a"), world.peer("twin")
     twin.client_id = a.client_id
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     world.events.clear()
     for _ in range(3):
         with pytest.raises(
             ClientIdConflict, match=r"client id 'a@1' is taken: .* at a:\d+, has it: give one .* within 30 s"
         ):
-            await twin.heartbeat(consumer("other"), consumer(), epoch="2")
+            await twin.heartbeat(consumer("other"), consumer(), run_id="2")
     assert [(event.kind, event.group, event.client) for event in world.events] == [
         (EventKind.CLIENT_ID_CONFLICT, "g", "a@1")
     ]
     assert await a.members("other") == []
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     [warning] = a.warnings
     assert warning.startswith("another process, at twin:")
     with pytest.raises(ClientIdConflict, match="only that process may commit, release and leave"):
@@ -110,7 +110,7 @@ async def test_leases_are_not_for_a_process_that_was_refused(world: World) -> No
     a, twin = world.peer("a"), world.peer("twin")
     twin.client_id = a.client_id
     await a.put_topic()
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     await a.lock(0)
     with pytest.raises(Exception, match="send a heartbeat first"):
         await twin.lock(0)
@@ -121,14 +121,14 @@ async def test_one_process_over_a_new_connection_is_welcome_and_so_is_another_on
     await world.start_broker()
     a, again, restarted = world.peer("a"), world.peer("a2"), world.peer("a3")
     again.client_id = restarted.client_id = a.client_id
-    await a.heartbeat(consumer(), epoch="1")
-    await again.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
+    await again.heartbeat(consumer(), run_id="1")
     with pytest.raises(ClientIdConflict):
-        await restarted.heartbeat(consumer(), epoch="2")
+        await restarted.heartbeat(consumer(), run_id="2")
     await again.close()
     await world.sleep(0.01)
     assert world.of_kind(EventKind.MEMBER_LEAVE) == []
-    await restarted.heartbeat(consumer(), epoch="2")
+    await restarted.heartbeat(consumer(), run_id="2")
     assert await restarted.members() == ["a@1"]
 
 
@@ -139,19 +139,19 @@ async def test_a_process_that_takes_a_client_id_over_within_the_grace_gets_token
     again.client_id = other.client_id = a.client_id
     await a.put_topic()
     await a.send()
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     b = world.peer("b")
-    await b.heartbeat(consumer(), epoch="1")
+    await b.heartbeat(consumer(), run_id="1")
     token = await a.token_of(0)
     await b.lock(0)
     await a.close()
     await world.sleep(0.01)
-    assert (await again.heartbeat(consumer(), epoch="1"))["g"][2] is False
+    assert (await again.heartbeat(consumer(), run_id="1"))["g"][2] is False
     assert await again.token_of(0) == token, "one process keeps its tokens over a reconnect"
     await again.close()
     await world.sleep(0.2)
     world.events.clear()
-    assert (await other.heartbeat(consumer(), epoch="2"))["g"][2] is True
+    assert (await other.heartbeat(consumer(), run_id="2"))["g"][2] is True
     kinds = [event.kind for event in world.events]
     assert kinds == [EventKind.MEMBER_LEAVE, EventKind.LOCK_EXPIRED, EventKind.MEMBER_JOIN, EventKind.NOTIFY_SENT]
     assert len(b.pushed(RequestCode.NOTIFY_QUEUES_RELEASED)) == 1, "it waits for the queue, and may have it"
@@ -192,9 +192,9 @@ async def test_processes_that_come_under_one_client_id_in_turns_are_reported_of_
     await world.start_broker()
     a, twin = world.peer("a"), world.peer("twin")
     twin.client_id = a.client_id
-    await a.heartbeat(consumer(), epoch="1")
+    await a.heartbeat(consumer(), run_id="1")
     for n in range(3 * LINES_AT_ONCE):
         with pytest.raises(ClientIdConflict):
-            await twin.heartbeat(consumer(), epoch=f"e{n}")
+            await twin.heartbeat(consumer(), run_id=f"e{n}")
     assert sum(record.name == watch.__name__ for record in caplog.records) == LINES_AT_ONCE
     assert len(world.of_kind(EventKind.CLIENT_ID_CONFLICT)) == LINES_AT_ONCE

@@ -50,12 +50,12 @@ class Rooms:
         self.core.store.flush()
         return entry
 
-    def put_member(self, client_id: str, data: ConsumerData, epoch: str = "", now_ms: int = 7) -> None:
+    def put_member(self, client_id: str, data: ConsumerData, run_id: str = "", now_ms: int = 7) -> None:
         """Take and store a heartbeat of a member."""
         outcome = self.groups.table.heartbeat(
-            client_id, data, connection=1, cause="", now=0.0, now_ms=now_ms, epoch=epoch
+            client_id, data, connection=1, cause="", now=0.0, now_ms=now_ms, run_id=run_id
         )
-        self.groups.save_member(client_id, data, epoch)
+        self.groups.save_member(client_id, data, run_id)
         self.groups.save_group(outcome.group)
 
 

@@ -150,7 +150,7 @@ async def test_a_token_is_good_only_in_the_hands_of_its_owner_who_may_have_a_new
     thief, again = world.peer("thief"), world.peer("again")
     thief.client_id = again.client_id = a.client_id
     await a.send()
-    await a.heartbeat(consumer(), epoch="run")
+    await a.heartbeat(consumer(), run_id="run")
     token = await a.token_of(0)
     for epoch in ("", "guess"):
         with pytest.raises(ClientIdConflict):

@@ -153,11 +153,11 @@ async def test_a_client_that_unregisters_has_its_messages_delivered_to_others_at
 async def test_a_new_process_with_the_id_of_an_old_one_does_not_keep_the_messages_of_that(world: World) -> None:
     a, b = await world_of(world, "a", "b", messages=1)
     member = consumer(consume_type=ConsumeType.POP)
-    await a.heartbeat(member, epoch="one")
+    await a.heartbeat(member, run_id="one")
     await pop_renewed(a)
     await a.close()
     again = world.peer("a")
-    await again.heartbeat(member, epoch="two")
+    await again.heartbeat(member, run_id="two")
     assert (await pop_one(b)).attempts == [2]
 
 

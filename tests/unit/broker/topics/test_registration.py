@@ -109,7 +109,7 @@ async def test_one_can_wait_until_every_name_server_has_seen_it_or_is_known_to_b
         with world.simulation.network.refuse("ns1", 9876):
             await start_broker(world, away, server)
             assert server.registrations == []
-            await world.broker.topics.registration.wait_tried()
+            await world.broker.topics.registration.wait_attempted()
             assert len(server.registrations) == 1
             assert world.now < SETTLED_S
 
@@ -155,7 +155,7 @@ async def test_a_change_while_a_registration_is_under_way_is_announced_after_it(
     async with FakeNameServer(world, "ns1") as server:
         await start_broker(world, server)
         await world.sleep(3.5 * LATENCY_S)  # asked, not answered
-        world.broker.topics.registration.changed("")
+        world.broker.topics.registration.announce_change("")
         await world.sleep(SETTLED_S)
         assert len(server.moments) == 2
 
@@ -181,14 +181,14 @@ async def test_a_broker_whose_name_is_taken_is_reported_and_one_that_has_it_goes
         server.refusal = BrokerNameTaken("another one runs at twin:1")
         await start_broker(world, server)
         with pytest.raises(ConfigError, match="another one runs at twin:1"):
-            await world.broker.topics.registration.wait_tried()
+            await world.broker.topics.registration.wait_attempted()
         await world.stop_broker()
         server.refusal = None
         await start_broker(world, server)
-        await world.broker.topics.registration.wait_tried()
+        await world.broker.topics.registration.wait_attempted()
         server.refusal = BrokerNameTaken("another one runs at twin:1")
         await world.sleep(60)
-        await world.broker.topics.registration.wait_tried()
+        await world.broker.topics.registration.wait_attempted()
     [data_id] = {header["data_id"] for _, header, _ in server.registrations}
     assert data_id > 0
 

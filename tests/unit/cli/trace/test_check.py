@@ -19,7 +19,7 @@ def written(story: Story, path: Path) -> Path:
 
 
 def test_a_good_trace_is_a_yes(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["check", str(written(clean(), tmp_path / "t.jsonl")), "--drained"])
+    done = CliRunner().invoke(app, ["check", str(written(clean(), tmp_path / "t.jsonl")), "--all-consumed"])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1].startswith("Yes: ")
     assert "messages of g: 30 acknowledged, 30 processed" in done.stdout

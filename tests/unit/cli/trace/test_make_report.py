@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cli.trace.make_report import SHORT_TRACE_BYTES, is_short, page_path
+from cli.trace.make_report import SHORT_SPARK_JOB_BYTES, is_short_spark_job, page_path
 
 
 def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_folder_or_more_of_them_is_none(
@@ -11,12 +11,12 @@ def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_fold
 ) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     first.write_bytes(b"")
-    os.truncate(first, SHORT_TRACE_BYTES)
+    os.truncate(first, SHORT_SPARK_JOB_BYTES)
     second.write_bytes(b"{}")
-    assert is_short([first])
-    assert not is_short([first, second])
-    assert not is_short([second, tmp_path])
-    assert not is_short([])
+    assert is_short_spark_job([first])
+    assert not is_short_spark_job([first, second])
+    assert not is_short_spark_job([second, tmp_path])
+    assert not is_short_spark_job([])
 
 
 def test_the_page_is_named_by_its_whole_path(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_what_was_sent_again_is_not_sent_again_by_the_next_who_sends_all(tmp_pat
         assert sum(queue.resent for queue in await dead.queues()) == 10
         assert all(dead_letter.resent for dead_letter in await all_letters(admin))
         assert await dead.find([ids[4]]) == {ids[4]: []}
-        assert len((await dead.find([ids[4]], again=True))[ids[4]]) == 1
+        assert len((await dead.find([ids[4]], include_resent=True))[ids[4]]) == 1
 
     run(scenario, tmp_path)
 

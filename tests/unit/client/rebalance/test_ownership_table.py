@@ -9,7 +9,7 @@ import pytest
 
 from client.rebalance import ownership_acts as acts
 from client.rebalance import ownership_events as events
-from client.rebalance.ownership_table import ABSENT, ASKED, DRAINING, LOST, OWNED, RELEASING, WANTED, OwnershipTable
+from client.rebalance.ownership_table import ABSENT, DRAINING, LOST, OWNED, RELEASING, REQUESTED, WANTED, OwnershipTable
 from model.message_queue import MessageQueue
 
 Q, R = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-a", 1)
@@ -37,9 +37,9 @@ def test_a_queue_goes_from_the_target_to_its_release_as_the_header_shows() -> No
     held = Held()
     way: list[tuple[Any, list[Any], Any]] = [
         (events.TargetFound([Q]), [], WANTED),
-        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], ASKED),
+        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], REQUESTED),
         (events.QueueRefused(Q), [], WANTED),
-        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], ASKED),
+        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], REQUESTED),
         (events.QueueGranted(held, None), [acts.StartQueue(held)], OWNED),
         (events.TargetFound([]), [acts.StopQueue(held, "revoked"), acts.DrainQueues([held])], DRAINING),
         (events.QueuesDrained([held]), [acts.ReleaseQueues([held])], RELEASING),
@@ -65,7 +65,7 @@ def test_a_lease_that_is_granted_after_its_timeout_is_given_back_when_another_sh
     table.on(events.LeasesDue(()))
     table.on(events.RequestFailed(Q, definite=False))
     table.on(events.TargetFound([]))
-    assert table.state(Q) is ASKED
+    assert table.state(Q) is REQUESTED
     assert table.on(events.LeasesDue(())) == [acts.RequestLeases([], [Q])]
     late = Held()
     assert table.on(events.QueueGranted(late, None)) == [acts.DrainQueues((late,))]
@@ -81,7 +81,7 @@ def test_a_request_that_did_not_leave_does_not_end_the_doubt_about_the_one_befor
     for definite in (False, True):
         table.on(events.LeasesDue(()))
         table.on(events.RequestFailed(Q, definite=definite))
-        assert table.state(Q) is ASKED
+        assert table.state(Q) is REQUESTED
 
 
 def test_a_lost_queue_with_a_message_at_a_listener_is_asked_for_again_only_when_that_is_done() -> None:
@@ -116,7 +116,7 @@ def test_a_grant_for_a_queue_that_was_lost_while_it_was_confirmed_is_not_forgott
     assert table.on(events.QueueGranted(Held(token=2), None)) == []
     table.on(events.TargetFound([]))
     table.on(events.QueuesDrained([held]))
-    assert table.state(Q) is ASKED, "it is another member's by now, and ours at the broker"
+    assert table.state(Q) is REQUESTED, "it is another member's by now, and ours at the broker"
     assert table.on(events.LeasesDue(())) == [acts.RequestLeases([], [Q])]
 
 

@@ -9,7 +9,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.missing_trace import missing_parts
-from pipeline.report.folder import PAGE, TABLES, write_notes, write_page, write_short_report
+from pipeline.report.folder import PAGE, TABLES, write_notes, write_page, write_report_without_spark
 from traces.figures.clocks.clocks import ClockFault
 
 
@@ -21,7 +21,7 @@ def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
     ]
     (tmp_path / "trace.jsonl").write_bytes(encode_events(events) + b"{")
     notes: list[str] = []
-    report = write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out", progress=notes.append)
+    report = write_report_without_spark([tmp_path / "trace.jsonl"], tmp_path / "out", progress=notes.append)
     assert (report.events, report.nodes, [one.totals.moves for one in report.groups]) == (2, 1, [1])
     assert "skipped lines of the trace that are not events: 1" in notes
     assert "Rebalances of g" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
@@ -33,11 +33,11 @@ def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
     text = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert "incomplete: the part on b is missing." in text
     assert noted.clocks[0] in text
-    again = write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out")
+    again = write_report_without_spark([tmp_path / "trace.jsonl"], tmp_path / "out")
     assert (again.missing, again.clocks) == (str(missing_parts(["b"])), ()), "b has no event of its own"
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_bytes(b"{}\n")
     with pytest.raises(ConfigError, match="a report cannot be written to"):
-        write_short_report([tmp_path / "trace.jsonl"], tmp_path / "trace.jsonl" / "out")
+        write_report_without_spark([tmp_path / "trace.jsonl"], tmp_path / "trace.jsonl" / "out")

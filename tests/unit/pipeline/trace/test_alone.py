@@ -115,7 +115,7 @@ def test_long_traces_and_folders_of_streams_are_for_spark(tmp_path: Path) -> Non
 def test_a_short_report_imports_neither_spark_nor_pandas(tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_bytes(encode_events([*EVENTS, EVENTS[0]]) + b'{"t_ms": 1}\n')
     code = (
-        "import sys, pathlib; from pipeline.report.folder import write_short_report as write; "
+        "import sys, pathlib; from pipeline.report.folder import write_report_without_spark as write; "
         "here = pathlib.Path(sys.argv[1]); write([here / 'trace.jsonl'], here); "
         "write([here / 'trace.jsonl'], here, group='g'); "
         "sys.exit(', '.join(sys.modules.keys() & {'pyspark', 'pandas'}) or 0)"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from random import Random
 
-from testbed.crash.schedule import STARTED_MAX_S, STARTING_SHARE, Moment, next_kill
+from testbed.crash.schedule import STARTED_MAX_S, STARTING_RANGE, Moment, next_kill
 
 
 def test_one_seed_gives_one_schedule() -> None:
@@ -16,5 +16,5 @@ def test_every_moment_but_the_last_comes_and_lies_where_it_belongs() -> None:
     kills = [next_kill(rng) for _ in range(500)]
     assert {kill.moment for kill in kills} == set(Moment) - {Moment.LAST}
     for moment, delay in kills:
-        low, high = STARTING_SHARE if moment is Moment.STARTING else (0.0, float("inf"))
+        low, high = STARTING_RANGE if moment is Moment.STARTING else (0.0, float("inf"))
         assert low <= delay <= (STARTED_MAX_S if moment is Moment.STARTED else high)

@@ -26,7 +26,7 @@ def test_after_a_long_stall_only_the_last_second_is_caught_up_with() -> None:
 
 def test_while_all_senders_are_busy_only_so_many_turns_wait() -> None:
     async def main(simulation: Simulation) -> None:
-        turns = Turns(most=3)
+        turns = Turns(max_turns=3)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turns.run, 10.0)
             await anyio.sleep(5)
@@ -43,7 +43,7 @@ def test_while_all_senders_are_busy_only_so_many_turns_wait() -> None:
 
 def test_a_surge_ends_the_waits_between_sends() -> None:
     async def main(simulation: Simulation) -> None:
-        turns = Turns(most=1)
+        turns = Turns(max_turns=1)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turns.wait_turn)
             tasks.start_soon(turns.wait_turn)

@@ -17,7 +17,7 @@ from traces.figures.records import order_of
 
 E = EventKind
 QUEUE = MessageQueue("t", "b", 0)
-LIMITS = HistoryLimits(drained=True, order={"g": OrderScope.QUEUES})
+LIMITS = HistoryLimits(all_consumed=True, order={"g": OrderScope.QUEUE})
 
 
 def clean() -> Story:

@@ -61,7 +61,7 @@ class Story:
         return [anomaly.rule for anomaly in self.evidence.anomalies]
 
 
-@pytest.fixture(params=[OrderScope.KEYS, OrderScope.QUEUES])
+@pytest.fixture(params=[OrderScope.KEY, OrderScope.QUEUE])
 def story(request: pytest.FixtureRequest) -> Story:
     return Story(request.param)
 
@@ -112,7 +112,7 @@ def test_only_messages_of_different_lanes_run_at_the_same_time(story: Story) -> 
     story.grant("c1")
     story.start("c1", 0)
     story.start("c1", 1)
-    assert story.broken == ([] if story.keeps is OrderScope.KEYS else [Rule.OUT_OF_ORDER] * 2)
+    assert story.broken == ([] if story.keeps is OrderScope.KEY else [Rule.OUT_OF_ORDER] * 2)
     story.start("c1", 2)
     assert story.broken[-2:] == [Rule.OUT_OF_ORDER] * 2
 
@@ -135,7 +135,7 @@ def test_no_one_waits_for_the_listener_of_a_member_whose_lease_ran_out_but_that_
     assert story.broken == []
     story.lease(EventKind.QUEUE_RELEASED, "c2")
     story.grant("c1")
-    story.start("c1", 2 if story.keeps is OrderScope.KEYS else 1)
+    story.start("c1", 2 if story.keeps is OrderScope.KEY else 1)
     assert story.broken == [Rule.OUT_OF_ORDER]
 
 
@@ -169,7 +169,7 @@ def test_what_is_long_settled_is_forgotten_and_may_are_redelivered(story: Story)
 
 
 def test_a_group_that_keeps_no_order_is_not_judged() -> None:
-    story = Story(OrderScope.NOTHING)
+    story = Story(OrderScope.NONE)
     story.start("c1", 5)
     story.start("c1", 0)
     assert story.broken == []

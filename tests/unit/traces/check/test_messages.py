@@ -10,7 +10,7 @@ from traces.check.limits import HistoryLimits
 from traces.check.verdict import Answer, Rule
 
 QUEUE = MessageQueue("t", "b", 0)
-COMPLETE = HistoryLimits(complete=True, drained=True)
+COMPLETE = HistoryLimits(complete=True, all_consumed=True)
 
 
 def given(t_ms: float, number: int, offset: int, group: str = "g") -> list[Event]:
@@ -29,7 +29,7 @@ def test_a_message_that_was_stored_twice_and_processed_twice_is_counted_and_no_a
 
 def test_a_message_that_waits_is_lost_only_if_the_history_goes_on_until_nothing_is_left() -> None:
     lines = [sent_line(1, SentMessage(0, 0), QUEUE, 0), sent_line(1, SentMessage(0, 1), QUEUE, 1), *given(2, 0, 0)]
-    assert checkers(lines, replace(COMPLETE, drained=False)).answer is Answer.YES
+    assert checkers(lines, replace(COMPLETE, all_consumed=False)).answer is Answer.YES
     [anomaly] = checkers(lines, COMPLETE).anomalies
     assert anomaly.rule is Rule.LOST_WRITE
     assert anomaly.text.startswith(

@@ -45,7 +45,7 @@ def test_passes_for_nothing_are_allowed_up_to_the_limit() -> None:
     plant_thundering(story)
     [anomaly] = checkers(numbered(story)).anomalies
     assert "have no group version" in anomaly.text
-    assert checkers(numbered(story), replace(LIMITS, thundering_passes=30)).anomalies == ()
+    assert checkers(numbered(story), replace(LIMITS, needless_passes=30)).anomalies == ()
 
 
 def test_passes_at_the_begin_of_the_minute_are_explained_by_the_change_just_before_it() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from model.events import Event, EventKind
 from traces.figures import faults as module
-from traces.figures.faults import FaultHistory, in_words
+from traces.figures.faults import FaultHistory, describe_fault
 
 BEGAN, DONE, HEALED = EventKind.FAULT_BEGAN, EventKind.FAULT_DONE, EventKind.FAULT_HEALED
 
@@ -21,7 +21,7 @@ def lines(*events: Event) -> list[str]:
     faults = FaultHistory()
     for event in events:
         faults.feed(event)
-    return [in_words(row, 0.0) for row in faults.rows]
+    return [describe_fault(row, 0.0) for row in faults.rows]
 
 
 def test_what_two_brokers_report_of_one_fault_is_one_row_that_is_over_with_the_last_of_them() -> None:
@@ -60,5 +60,5 @@ def test_more_faults_than_anyone_reads_are_counted(monkeypatch: pytest.MonkeyPat
     faults = FaultHistory()
     for seq in (1, 2, 3):
         faults.feed(reported(BEGAN, seq))
-    assert ([row.cause for row in faults.rows], faults.left_out) == (["a/1", "a/2"], 1)
+    assert ([row.cause for row in faults.rows], faults.omitted) == (["a/1", "a/2"], 1)
     faults.feed(reported(HEALED, 4, cause="a/3"))

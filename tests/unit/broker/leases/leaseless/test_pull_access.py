@@ -294,8 +294,8 @@ async def test_a_topic_that_is_deleted_while_someone_wants_a_queue_of_it_leaves_
     await take(world, first)
     second.begin_pull()  # type: ignore[unused-awaitable]  # it waits, so the lease is contested
     await world.sleep(0.01)
-    assert len(world.broker.pull_access.implicit.contested()) == 1
+    assert len(world.broker.pull_access.implicit.contested_leases()) == 1
     await ours.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
-    assert len(world.broker.pull_access.implicit) == len(world.broker.pull_access.implicit.contested()) == 0
+    assert len(world.broker.pull_access.implicit) == len(world.broker.pull_access.implicit.contested_leases()) == 0
     deadline = world.broker.features.next_deadline()
     assert deadline is None or deadline > world.now, "the broker would never rest again"

@@ -47,7 +47,7 @@ class Shelf:
     def steps(
         self, term: bytes, before: int = NO_LIMIT, begin_ms: int = 0, end_ms: int = NO_LIMIT
     ) -> Iterator[Progress]:
-        views = segment_views(self.store.log, begin_ms=begin_ms, end_ms=end_ms, before=before)
+        views = segment_views(self.store.log, begin_ms=begin_ms, end_ms=end_ms, end_position=before)
         return self.searcher.search(views, term, words, before)
 
     def find(self, term: bytes, **limits: int) -> list[bytes]:
@@ -100,7 +100,7 @@ def test_of_the_segment_that_is_written_only_what_is_new_is_read(shelf: Shelf) -
         return pread(fd, length, position)
 
     shelf.files.pread = counting  # type: ignore[method-assign]
-    views = segment_views(shelf.store.log, begin_ms=0, end_ms=NO_LIMIT, before=NO_LIMIT)[:1]
+    views = segment_views(shelf.store.log, begin_ms=0, end_ms=NO_LIMIT, end_position=NO_LIMIT)[:1]
     assert next(shelf.searcher.search(views, b"new", words, NO_LIMIT)).found is not None
     assert all(position >= before for _, position in read)
 
@@ -226,7 +226,7 @@ def test_an_unfinished_search_keeps_what_it_has_read_of_a_segment(
         counted.append(payload)
         return words(topic_id, queue_id, payload)
 
-    oldest = segment_views(shelf.store.log, begin_ms=0, end_ms=NO_LIMIT, before=NO_LIMIT)[-1:]
+    oldest = segment_views(shelf.store.log, begin_ms=0, end_ms=NO_LIMIT, end_position=NO_LIMIT)[-1:]
     steps = shelf.searcher.search(oldest, b"nothing", counting, NO_LIMIT)
     next(steps), next(steps)
     steps.close()
@@ -248,7 +248,7 @@ def test_only_segments_of_the_time_are_looked_at(shelf: Shelf) -> None:
     log = shelf.store.log
     for begin in range(0, 40, 3):
         for end in range(begin, 40, 7):
-            views = segment_views(log, begin_ms=NOW_MS + begin, end_ms=NOW_MS + end, before=NO_LIMIT)
+            views = segment_views(log, begin_ms=NOW_MS + begin, end_ms=NOW_MS + end, end_position=NO_LIMIT)
             found = shelf.find(b"all", begin_ms=NOW_MS + begin, end_ms=NOW_MS + end)
             inside = [
                 b"all n%d" % record.queue_offset

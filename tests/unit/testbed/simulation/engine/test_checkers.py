@@ -53,7 +53,7 @@ def test_a_lease_that_two_have_is_a_double_owner_in_any_group_that_pulls(checker
     assert not checkers.is_broken
     checkers.event(granted(group, "c2", 2))
     assert checkers.is_broken
-    (finding, *_) = checkers.finish(drained=False)
+    (finding, *_) = checkers.finish(all_consumed=False)
     assert finding.kind == "double-owner"
     assert len(finding.witness) == 2
 
@@ -66,8 +66,8 @@ def test_every_group_has_to_be_done_with_what_was_acknowledged(checkers: Checker
         checkers.ended(call(group, key="k"), Ending.PROCESSED)
     checkers.dead("pops", SentMessage(0, 0), b"0")
     assert checkers.lag == 1
-    assert checkers.finish(drained=False) == ()
-    assert [str(finding) for finding in checkers.finish(drained=True)] == [
+    assert checkers.finish(all_consumed=False) == ()
+    assert [str(finding) for finding in checkers.finish(all_consumed=True)] == [
         "lost-write: queues was given none of 1 messages"
     ]
 
@@ -88,7 +88,7 @@ def test_what_is_left_out_is_named_and_keys_may_overtake_each_other(checkers: Ch
     for group in ("plain", "keys"):
         checkers.dispatched(call(group, 0, 0, "0"))
         checkers.dispatched(call(group, 2, 2, "2"))
-    assert [finding.kind for finding in checkers.finish(drained=False)] == ["poll-skip"]
+    assert [finding.kind for finding in checkers.finish(all_consumed=False)] == ["poll-skip"]
 
 
 def test_a_popped_message_is_redelivered_only_before_its_acknowledgement(checkers: Checkers) -> None:
@@ -98,7 +98,7 @@ def test_a_popped_message_is_redelivered_only_before_its_acknowledgement(checker
     assert (checkers.deliveries, checkers.redelivered) == (2, 1)
     checkers.pops["pops"].acknowledged(QUEUE, 0, 1.0)
     checkers.dispatched(call("pops"))
-    assert [finding.kind for finding in checkers.finish(drained=False)] == ["duplicate"]
+    assert [finding.kind for finding in checkers.finish(all_consumed=False)] == ["duplicate"]
 
 
 def test_the_true_time_counts_where_clocks_are_skewed(clock: Clock) -> None:
@@ -106,7 +106,7 @@ def test_the_true_time_counts_where_clocks_are_skewed(clock: Clock) -> None:
     checkers = Checkers(Programme(group=GROUPS[:1], step=(skew,)), clock)
     checkers.event(granted("plain", "c1", 1)._replace(t_ms=99_000.0))
     checkers.event(granted("plain", "c2", 2))
-    assert [event.t_ms for event in checkers.finish(drained=False)[0].witness] == [1_000.0, 1_000.0]
+    assert [event.t_ms for event in checkers.finish(all_consumed=False)[0].witness] == [1_000.0, 1_000.0]
 
 
 def test_a_message_that_waits_for_too_long_was_in_a_queue_that_no_one_read(clock: Clock) -> None:
@@ -119,7 +119,7 @@ def test_a_message_that_waits_for_too_long_was_in_a_queue_that_no_one_read(clock
     checkers.dispatched(call("plain", 0, 0))
     assert not checkers.is_broken, "it came in time, and once more"
     checkers.dispatched(call("plain", 1, 1))
-    assert [str(finding) for finding in checkers.finish(drained=False)] == [
+    assert [str(finding) for finding in checkers.finish(all_consumed=False)] == [
         "orphan: orders@broker-a:0 was not read: offset 1 waited 6.0 s for c1"
     ]
 
@@ -129,7 +129,7 @@ def test_what_the_engine_sees_has_the_last_events_of_the_queue_as_its_witness(ch
     checkers.find("orphan", "not converged", QUEUE)
     for n in range(MAX_SIM_FINDINGS):
         checkers.find("orphan", str(n))
-    found = checkers.finish(drained=False)
+    found = checkers.finish(all_consumed=False)
     assert len(found) == MAX_SIM_FINDINGS
     assert found[0].witness == (granted("plain", "c1", 1),)
 

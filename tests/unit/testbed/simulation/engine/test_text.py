@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.errors import ConfigError
 from testbed.simulation.engine.draw import KINDS, draw
 from testbed.simulation.engine.programme import GroupPart, LoadPart, Programme, Step
-from testbed.simulation.engine.text import as_test, parse_programme, write_programme
+from testbed.simulation.engine.text import parse_programme, write_programme, write_test
 
 SHORT = Programme(load=LoadPart(messages=20), step=(Step(at_s=1.0, do="stop", who="billing-1"),), lasts_s=3.0)
 
@@ -67,7 +67,7 @@ def test_a_text_that_is_not_a_programme_is_refused(text: str, said: str) -> None
 def test_the_test_that_is_written_passes_without_the_defect_and_fails_with_it() -> None:
     def of(programme: Programme) -> Any:
         made: dict[str, Any] = {}
-        exec(compile(as_test(programme, 'double-owner "x"'), "test_made.py", "exec"), made)
+        exec(compile(write_test(programme, 'double-owner "x"'), "test_made.py", "exec"), made)
         return made["test_the_programme_keeps_its_promises"]
 
     of(SHORT)()
