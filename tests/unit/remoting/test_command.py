@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, Reply, request_cost, short_text
+from remoting.command import (
+    ONE_WAY,
+    REQUEST,
+    RESPONSE,
+    Command,
+    NamedOpaque,
+    Reply,
+    is_outcome,
+    request_cost,
+    short_text,
+)
 from remoting.request_code import RequestCode
 
 
 def test_flags_are_rocketmqs_two_bits() -> None:
     assert (REQUEST, RESPONSE, ONE_WAY) == (0b00, 0b01, 0b10)
+
+
+def test_only_the_translator_of_another_protocol_names_codes_that_do_not_refuse_a_call() -> None:
+    opaque = NamedOpaque(7)
+    opaque.name, opaque.outcomes = "Telemetry", (16,)
+    translated, plain = (Command(REQUEST, RequestCode.HEART_BEAT, each, {}, None) for each in (opaque, 7))
+    assert [is_outcome(translated, code) for code in (16, 17)] == [True, False]
+    assert not is_outcome(plain, 16)
 
 
 def test_a_reply_is_a_success_without_a_body_unless_it_says_otherwise() -> None:
