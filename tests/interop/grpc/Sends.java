@@ -1,4 +1,4 @@
-// Sends 256 bytes from 64 threads: `java Sends ADDRESS TOPIC SECONDS` prints how many a second, after 3 s to warm up.
+// Sends 256 bytes from 64 threads: `java Sends ADDRESS TOPIC SECONDS` prints how many a second, after 10 s to warm up.
 import java.time.Duration;
 import java.util.concurrent.atomic.LongAdder;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
@@ -6,7 +6,7 @@ import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.producer.Producer;
 
 public class Sends {
-    static final int THREADS = 64, WARM_UP_S = 3;
+    static final int THREADS = 64, WARM_UP_S = 10; // of the servers, too: the proxy is a new Java machine
 
     public static void main(String[] arguments) throws Exception {
         ClientServiceProvider provider = ClientServiceProvider.loadService();
