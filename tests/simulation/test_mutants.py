@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -24,6 +25,13 @@ def test_a_bug_can_be_planted(mutant: object) -> None:
 def test_there_are_twenty_bugs_and_every_quirk() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
     assert set(QUIRKS) == set(Quirk)
+
+
+def test_the_page_has_the_first_seed_of_each_bug_and_quirk() -> None:
+    page = (ROOT / "docs/simulation.md").read_text(encoding="utf-8")
+    table = page.partition("| found by seed | what |\n")[2].partition("\n\n")[0]
+    named = re.findall(r"(?<=`)[a-z-]+(?=`)|[A-Z]+(?:_[A-Z]+)+", table)
+    assert sorted(named) == sorted([*(mutant.name for mutant in MUTANTS), *QUIRKS])
 
 
 @pytest.mark.process
