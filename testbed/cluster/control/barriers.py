@@ -50,8 +50,8 @@ def not_owned(group: GroupInfo, client: str, queues: int | None = None) -> list[
         return []
     shares = any(is_client(client, each.client_id) and group.mode_of(each) == "pop" for each in group.members)
     why = ": it shares messages, so it owns no queue; wait for consumed" if shares else ""
-    wanted = "at least 1" if queues is None else queues
-    return [f"{client} owns {plural(len(owned), 'queue')} instead of {wanted}{why}"]
+    expected = "at least 1" if queues is None else queues
+    return [f"{client} owns {plural(len(owned), 'queue')} instead of {expected}{why}"]
 
 
 def ends_of(group: GroupInfo) -> dict[MessageQueue, int]:

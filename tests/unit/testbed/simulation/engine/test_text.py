@@ -53,8 +53,8 @@ def test_a_programme_may_be_nothing_but_defaults() -> None:
         ("[step]\ndo = 'cut'", "step: write it as [[step]], because there may be several"),
         ("[[step]]\ndo = 'heal'", "step 1: 'at_s' is missing"),
         ("[[step]]\nat_s = 1\ndo = 'heal'\n[[step]]\nat_s = 1\nwho = 'x'", "step 2: 'do' is missing"),
-        ("[[group]]\nname = 'g'\ntopics = 'orders'", "group 1: topics must be a list of texts, got 'orders'"),
-        ("[[group]]\nname = 'g'\ntopics = [1]", "group 1: topics must be a list of texts, got [1]"),
+        ("[[group]]\nname = 'g'\ntopics = 'orders'", "group 1: topics must be a list of strings, got 'orders'"),
+        ("[[group]]\nname = 'g'\ntopics = [1]", "group 1: topics must be a list of strings, got [1]"),
         ("[[group]]\nname = 'g'\nzzz = 1", "group 1: unknown name 'zzz'; known are name, topics,"),
     ],
 )
