@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 _FRESH, _SURE = 0.1, 0.6
 """A kept message is returned as it is if less than _FRESH of its invisible time passed here and less than _SURE since
 the request was sent, because the travel time of the answer is unknown; otherwise the invisible time is extended first,
-and a dead handle drops the message."""
+and a dead handle drops the message. With `renew`, the broker extends the messages of an answer that
+came in time; a later answer's messages are extended here first."""
 _LEAST_HOLD_S = 1.0
 """A long poll is held for up to half of the invisible time, but at least this long."""
 _LINGER_S = 0.25
@@ -76,7 +77,18 @@ class _Kept:
     sent_at: float
     received_at: float
     invisible_s: float
-    renew: bool  # whether their broker extends them, so that they are as good as new
+    renew: bool  # whether their broker extends them once it is asked to (KEEP_MESSAGES)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the answer took so long that another member may have received its messages."""
+        return self.received_at - self.sent_at > _SURE * self.invisible_s
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether this client certainly still has the messages, without a further request."""
+        if self.renew:
+            return not self.is_late
+        return now - self.received_at <= _FRESH * self.invisible_s and now - self.sent_at <= _SURE * self.invisible_s
 
 
 @dataclass(slots=True, eq=False)
@@ -290,9 +302,10 @@ class PopReceiver(PopIntake):
         if self._closing or matching is None or (this.is_cancelled and not self._waiting):
             self._return(messages if matching is None else matching)
         elif matching:
-            if this.renew:
+            batch = _Kept(matching, sent_at, self._loop.time(), this.invisible_s, this.renew)
+            if this.renew and not batch.is_late:
                 self.requests.keep(matching)
-            self._kept.append(_Kept(matching, sent_at, self._loop.time(), this.invisible_s, this.renew))
+            self._kept.append(batch)
             self._driver.wake_by(_return_at(self._kept[0]))
 
     async def _poll_kept(self, this: _Receive) -> list[PopMessage]:
@@ -309,12 +322,13 @@ class PopReceiver(PopIntake):
             chosen, batch.messages = batch.messages[:n_left], batch.messages[n_left:]
             if not batch.messages:
                 self._kept.popleft()
-            is_fresh = batch.renew or (
-                now - batch.received_at <= _FRESH * batch.invisible_s
-                and now - batch.sent_at <= _SURE * batch.invisible_s
-            )
-            (polled if is_fresh and batch.invisible_s == this.invisible_s else stale).extend(chosen)
-        return polled + await self._renew(stale, polled, this.invisible_s) if stale else polled
+            (polled if batch.is_fresh(now) and batch.invisible_s == this.invisible_s else stale).extend(chosen)
+        if not stale:
+            return polled
+        extended = await self._renew(stale, polled, this.invisible_s)
+        if this.renew and extended:
+            self.requests.keep(extended)
+        return polled + extended
 
     async def _renew(self, stale: list[PopMessage], polled: list[PopMessage], invisible_s: float) -> list[PopMessage]:
         good: dict[int, PopMessage] = {}

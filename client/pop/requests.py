@@ -152,12 +152,16 @@ class PopRequests:
         self._notify(broker_name, RequestCode.CANCEL_POP)
 
     def keep(self, messages: Sequence[PopMessage]) -> None:
-        """Let the broker of these messages extend their invisible time while this client is connected.
+        """Let the brokers of these messages extend their invisible time while this client is connected.
 
         A hint: if it is lost, they are redelivered when their time ends.
         """
-        rows = dict.fromkeys((each.queue.topic, each.queue.queue_id, each.token) for each in messages)
-        self._notify(messages[0].queue.broker_name, RequestCode.KEEP_MESSAGES, msgpack.packb(list(rows)))
+        by_broker: dict[str, dict[tuple[str, int, int], None]] = {}
+        for each in messages:
+            rows = by_broker.setdefault(each.queue.broker_name, {})
+            rows[each.queue.topic, each.queue.queue_id, each.token] = None
+        for broker_name, rows in by_broker.items():
+            self._notify(broker_name, RequestCode.KEEP_MESSAGES, msgpack.packb(list(rows)))
 
     def _notify(self, broker_name: str, code: RequestCode, body: bytes | None = None) -> None:
         connection = self._instance.masters.get(broker_name)

@@ -114,6 +114,32 @@ def test_messages_of_an_answer_that_is_lost_are_received_by_another_when_their_t
     simulate(scenario, brokers=1)
 
 
+def test_a_consumer_that_stood_still_receives_no_message_that_another_one_has_acknowledged(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        frozen = await cluster.start_popper("g", "t")
+        received: list[MessageExt] = []
+
+        async def receive() -> None:
+            received.extend(await frozen.receive(invisible_s=3, wait_s=30, renew=True))
+
+        async with popper(cluster) as other, anyio.create_task_group() as tasks:
+            tasks.start_soon(receive)
+            await anyio.sleep(0.1)
+            with cluster.simulation.network.freeze(frozen.host):
+                await producer.send("t", b"acknowledged")
+                (message,) = await other.receive(wait_s=10)
+                await other.ack(message)
+            await anyio.sleep(1)
+            await producer.send("t", b"next")
+            await anyio.sleep(1)
+            assert [each.body for each in received] == [b"next"]
+            assert await other.receive(wait_s=10) == []
+
+    simulate(scenario, brokers=1)
+
+
 def test_the_messages_of_a_consumer_that_is_shut_down_are_received_by_another_at_once(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
