@@ -193,9 +193,12 @@ def _supervised(
             )
         try:
             return await handler(request)
-        except (web.HTTPException, ConnectionError):
-            raise  # a handler's own answer, or the client has disconnected
+        except web.HTTPException:
+            raise  # a handler's own answer
         except Exception as error:
+            if isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing()):
+                # The client hung up and gets no answer. If the error were raised, aiohttp would log a traceback.
+                return web.Response(status=400)
             text = "%s %s of %s failed"
             values = (request.method, str(request.rel_url), request.remote)
             lines.failure(logger, loop.time(), text, *values, error=error)

@@ -10,8 +10,8 @@ A handler is called as `handler(connection, request)` and returns one of
 A late server sorts requests before it calls their handlers, as `remoting/overload/admission.py` decides. It measures
 lateness once per event-loop iteration with requests, not for each request.
 
-This module is one of the two supervisors that may catch `Exception`: if a handler fails unexpectedly, its caller gets
-SYSTEM_ERROR, and other requests are not affected.
+This module is one of the few that may catch `Exception` (CONTRIBUTING.md): if a handler fails unexpectedly, its caller
+gets SYSTEM_ERROR, and other requests are not affected.
 """
 
 from __future__ import annotations
@@ -357,11 +357,11 @@ async def serve(
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
-    `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
-    and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one address, are
-    refused with SYSTEM_BUSY. Clients that speak one of `dialects` are served, too. Another `connection_class` can
-    observe frames; without one, frames cost nothing more. With `access` only clients that prove a key are served,
-    within their rights and the answers of `guarded`. `tls` encrypts all connections, `grpc_tls` those that ask for it.
+    `on_closed` is called once for each accepted connection that has closed, not for a refused one. At the end of the
+    block, handlers and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one
+    address, are refused with SYSTEM_BUSY. Clients that speak one of `dialects` are served, too. Another
+    `connection_class` can observe frames. With `access` only clients that prove a key are served, within their rights
+    and the answers of `guarded`. `tls` encrypts all connections, `grpc_tls` those that ask for it.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.

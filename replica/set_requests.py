@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import msgpack
 
-from model.errors import NotMaster
 from model.replica_set import ReplicaSet
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -31,9 +30,6 @@ class AskedReplica(Protocol):
 
     async def hand_over(self, to: int) -> ReplicaSet:
         """See `MasterRole.hand_over`."""
-
-    def not_master(self) -> NotMaster:
-        """The refusal of requests that only a master may serve."""
 
 
 class SetRequests:

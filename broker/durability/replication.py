@@ -204,7 +204,7 @@ class Replication:
         failure: ReplicationTimeout | None = None
         while in_time and in_time[0].due <= now:
             waiting = in_time.popleft()
-            where = "not at all in-sync replicas" if waiting.is_synced else "its disk has not synced it"
+            where = "not confirmed by every replica in sync" if waiting.is_synced else "its disk has not synced it"
             failure = failure or ReplicationTimeout(
                 f"stored here, but {where} within {REPLICATION_TIMEOUT_S} s: it may be kept or not"
             )

@@ -4,7 +4,8 @@ Everything is synchronous and belongs to one thread, the broker's event loop; on
 elsewhere.
 
     append    wraps the payload, gives it the queue's next offset, buffers it: not visible yet
-    flush     writes all buffered records with one system call, then shows them to readers: now they survive the process
+    flush     writes all buffered records with one system call: now they survive the process, and readers see them,
+              unless they wait for a sync or for replicas (`show_only_synced`, `show_only_committed`)
     sync      makes all written records durable: now they survive a loss of power
 
 Invariants:
@@ -230,7 +231,7 @@ class MessageStore(StoreWriter, LogSource):
         return queue.min_offset if queue is not None else 0
 
     def max_offset(self, topic_id: int, queue_id: int) -> int:
-        """Return the end of a queue: the offset of the next message that is flushed to it."""
+        """Return the end of a queue: the offset after the newest message that readers see."""
         queue = self._queues.get((topic_id, queue_id))
         return queue.end_offset if queue is not None else 0
 

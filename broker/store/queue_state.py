@@ -33,7 +33,7 @@ RECORD_OVERHEAD_BYTES = 48
 class QueueState:
     """Offsets, recent records and current index row of one queue; the module's docstring has the order of the offsets.
 
-    A plain record: only `MessageStore` changes it.
+    A plain record: only the classes of the store change it.
     """
 
     __slots__ = (

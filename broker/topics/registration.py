@@ -239,7 +239,7 @@ class Registration:
         return bool(self._announcement.name_servers)
 
     def own_route(self, config: TopicConfig, address: str) -> TopicRoute:
-        """The route of a topic at this broker alone, which its clients reach at an address."""
+        """The route of a topic with only this broker, at its advertised address, or at `address` without one."""
         broker = self._announcement
         return TopicRoute(
             topic=config.topic,

@@ -34,7 +34,7 @@ MOST_INTERVALS = 20_000
 MOST_BANDS = 500
 """Number of rebalances in the pictures, the costliest first."""
 MOST_POINTS = 3_000
-"""Maximum number of points of a chart; more are thinned out evenly, and the slowest are kept."""
+"""Maximum number of points of a chart; more are thinned out evenly, and the last one is kept."""
 MOST_DAMAGE = 40
 """Rows of the list of damage."""
 MOST_MOVES = 6

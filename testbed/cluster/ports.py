@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import sys
 from contextlib import suppress
@@ -33,6 +34,7 @@ def free_port() -> int:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if sys.platform != "linux":
                     probe.close()
+                atexit.register(probe.close)
                 _reserved[port] = probe
                 return port
             probe.close()

@@ -118,6 +118,30 @@ def test_what_is_not_a_http_is_one_line_of_the_log_without_a_traceback(caplog: p
     assert len(caplog.records) <= LINES_AT_ONCE
 
 
+def test_a_client_that_hangs_up_within_a_body_leaves_no_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        reading, ended = anyio.Event(), anyio.Event()
+
+        async def read(request: web.Request) -> web.Response:
+            reading.set()
+            try:
+                return web.json_response(await json_body(request))
+            finally:
+                ended.set()
+
+        app = web.Application()
+        app.add_routes([web.post("/read", read)])
+        async with serve_http(app, "127.0.0.1:0", "serve") as address:
+            host, _, port = address.partition(":")
+            async with await anyio.connect_tcp(host, int(port)) as stream:
+                await stream.send(b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+                await reading.wait()
+            await ended.wait()
+
+    uvloop.run(main())
+    assert caplog.records == []
+
+
 def test_a_port_with_a_key_serves_who_proves_it_and_others_only_whether_it_lives() -> None:
     def get(path: str, authorization: bytes = b"") -> bytes:
         return b"GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n" % (path.encode(), authorization)
