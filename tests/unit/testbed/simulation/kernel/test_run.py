@@ -175,11 +175,18 @@ def terminate() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt, as in commands of `rlab`."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    yield
-    assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is signal.default_int_handler
-    signal.signal(signal.SIGTERM, before)
+    """Let SIGTERM raise KeyboardInterrupt, as in commands of `rlab`, and SIGINT too.
+
+    An earlier test of the same process may have left another handler of SIGINT, as PySpark does.
+    """
+    both = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.signal(number, signal.default_int_handler) for number in both}
+    try:
+        yield
+        assert [signal.getsignal(number) for number in both] == [signal.default_int_handler] * 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def checkpoint() -> None:
