@@ -33,7 +33,7 @@ def metadata_too_old(path: Path, unknown_topics: Mapping[int, int]) -> ConfigErr
     """Return the refusal of a metadata file that does not know topics of the log."""
     return ConfigError(
         f"{path} is older than the messages beside it, which are of topics that it does not know "
-        f"({_numbers(unknown_topics)}): put its newest copy back; or, if there is none, {_RECOVER}"
+        f"({_numbers(unknown_topics)}): put its newest copy back; or, if no copy is left, {_RECOVER}"
     )
 
 

@@ -29,7 +29,7 @@ def test_another_run_id_over_another_connection_is_a_conflict_while_the_first_is
     assert conflict_of(table, "two", 2)
     assert not conflict_of(table, "one", 2), "it has reconnected"
     assert not conflict_of(table, "two", 1), "one connection is one process"
-    assert conflict_of(table, "", 2), "a process that tells its run_id tells it always"
+    assert conflict_of(table, "", 2), "a process that sends its run_id sends it always"
     assert table.conflicting_member("other", "A", "two", 2) is None
     table.connection_closed(1, 5.0)
     assert not conflict_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
