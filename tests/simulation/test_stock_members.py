@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -61,21 +62,29 @@ def test_messages_of_a_push_consumer_that_takes_leave_come_again_at_once(simulat
     simulate(scenario)
 
 
+async def consume_while_a_broker_is_away(
+    cluster: SimulatedCluster, end: Callable[[], Awaitable[object]], *, is_push: bool
+) -> Notes:
+    """Send 60 messages in three rounds. In each, `end` ends broker-a during consumption, and it starts again."""
+    notes = Notes(work_s=0.2)
+    await start_stock(cluster, notes, is_push=is_push)
+    producer = await cluster.start_producer()
+    for round_ in range(3):
+        await producer.send_many("t", 20, first=20 * round_)
+        await anyio.sleep(0.3)
+        await end()
+        await anyio.sleep(2)
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(5)
+    await anyio.sleep(30)
+    return notes
+
+
 @pytest.mark.parametrize("is_push", [True, False])
 def test_consumers_go_on_after_a_broker_was_killed(simulate: Simulate, *, is_push: bool) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
-        notes = Notes(work_s=0.2)
-        await start_stock(cluster, notes, is_push=is_push)
-        producer = await cluster.start_producer()
-        for round_ in range(3):
-            await producer.send_many("t", 20, first=20 * round_)
-            await anyio.sleep(0.3)
-            await cluster.brokers["broker-a"].crash()
-            await anyio.sleep(2)
-            await cluster.brokers["broker-a"].start()
-            await anyio.sleep(5)
-        await anyio.sleep(30)
+        notes = await consume_while_a_broker_is_away(cluster, cluster.brokers["broker-a"].crash, is_push=is_push)
         assert set(notes.ended) == bodies(60)
 
     simulate(scenario, brokers=1)
@@ -87,19 +96,13 @@ def test_a_broker_that_is_stopped_and_started_again_delivers_each_message_once(
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
-        notes = Notes(work_s=0.2)
-        await start_stock(cluster, notes, is_push=is_push)
-        producer = await cluster.start_producer()
-        for round_ in range(3):
-            await producer.send_many("t", 20, first=20 * round_)
-            await anyio.sleep(0.3)
+
+        async def stop() -> None:
             began = anyio.current_time()
             await cluster.brokers["broker-a"].stop()
             assert anyio.current_time() - began < 0.1, "its clients close their connections at once"
-            await anyio.sleep(2)
-            await cluster.brokers["broker-a"].start()
-            await anyio.sleep(5)
-        await anyio.sleep(30)
+
+        notes = await consume_while_a_broker_is_away(cluster, stop, is_push=is_push)
         assert sorted(notes.ended) == sorted(notes.bodies) == sorted(bodies(60))
 
     simulate(scenario, brokers=1)

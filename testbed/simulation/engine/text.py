@@ -14,7 +14,7 @@ import json
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from model.errors import ConfigError
 from testbed.simulation.engine.programme import (
@@ -28,7 +28,10 @@ from testbed.simulation.engine.programme import (
     TopicPart,
 )
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 _TABLES: dict[str, type[Any]] = {"cluster": ClusterPart, "promise": PromisePart, "load": LoadPart}
 _TABLE_ARRAYS: dict[str, type[Any]] = {"topic": TopicPart, "group": GroupPart, "step": Step, "clock": ClockPart}
 _TYPES: dict[str, tuple[type[Any], ...]] = {
@@ -101,7 +104,7 @@ def _make_record(kind: type[T], values: Any, where: str) -> T:
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a table, got {values!r}")
-    known_fields = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
+    known_fields = {each.name: each for each in fields(kind)}
     made_values: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known_fields:

@@ -58,7 +58,7 @@ def _refusal(command: Command, codes: tuple[str, ...], reason: str) -> str:
 
 
 def _report(command: Command) -> tuple[str, str]:
-    """What a client reports, and what is in its log."""
+    """Run a client; return the last line that it reports, and its log."""
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home}
         try:

@@ -1,4 +1,4 @@
-"""Histories are the same for everybody, and what is told of them is what the strategies of clients do."""
+"""All strategies replay the same histories, and the replay assigns queues as the strategies of clients do."""
 
 from __future__ import annotations
 
